@@ -1,0 +1,54 @@
+//! Why a driver's call failed: a kind that tells what to do, and the vendor's own call and number.
+
+use std::fmt;
+
+/// The result of a driver's call.
+pub type Result<T> = std::result::Result<T, DriverError>;
+
+/// What a failed driver call means for its caller.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum DriverErrorKind {
+    /// Not enough memory now; it may succeed when some has been freed.
+    OutOfMemory,
+    /// More than one allocation may ever be.
+    TooLarge,
+    /// The device is lost: this call and every later one fails.
+    Lost,
+    /// The device or its driver cannot do this.
+    Unsupported,
+    /// No such driver, or no such device.
+    Unavailable,
+    /// The call was wrong: an unknown queue, address or fence.
+    Invalid,
+    /// Any other refusal; the call had no effect.
+    Refused,
+}
+
+/// A driver's call that failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DriverError {
+    /// What it means for the caller.
+    pub kind: DriverErrorKind,
+    /// The call's name, as its vendor spells it.
+    pub call: &'static str,
+    /// The vendor's number.
+    pub code: i64,
+    /// What happened, in words.
+    pub message: String,
+}
+
+impl DriverError {
+    /// A failed call.
+    pub fn new(kind: DriverErrorKind, call: &'static str, code: i64, message: impl Into<String>) -> DriverError {
+        DriverError { kind, call, code, message: message.into() }
+    }
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failed with code {}: {}", self.call, self.code, self.message)
+    }
+}
+
+impl std::error::Error for DriverError {}

@@ -1,0 +1,157 @@
+//! Host memory that a device may copy to and from, kept alive by whoever still needs it.
+#![allow(unsafe_code)]
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    fmt,
+    ptr::NonNull,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+/// What kind of host memory a block is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum HostKind {
+    /// Locked in place, so that the device copies it at full speed while the host goes on.
+    Pinned,
+    /// What the language's allocator gives.
+    Ordinary,
+}
+
+/// A block of host memory. Its bytes are reached through calls that copy, under a lock of its own, so that a
+/// simulated copy engine's thread and the host never race.
+pub struct HostMemory {
+    start: NonNull<u8>,
+    bytes: usize,
+    kind: HostKind,
+    turn: RwLock<()>,
+    release: Option<Box<dyn FnOnce(NonNull<u8>, usize) + Send + Sync>>,
+}
+
+// SAFETY: the block is owned by this value alone; every access to its bytes goes through `turn`, or through a
+// device's copy that the driver orders and keeps this value alive for.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above; shared access is what `turn` is for.
+unsafe impl Sync for HostMemory {}
+
+const ALIGN: usize = 64;
+
+fn layout(bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(bytes.max(1), ALIGN).ok()
+}
+
+impl HostMemory {
+    /// Ordinary memory of `bytes`; none when the host refuses it. Its contents are zero.
+    pub fn ordinary(bytes: usize) -> Option<HostMemory> {
+        HostMemory::from_allocator(bytes, HostKind::Ordinary)
+    }
+
+    /// Memory of the language's allocator that a driver calls pinned (the simulated one).
+    pub(super) fn from_allocator(bytes: usize, kind: HostKind) -> Option<HostMemory> {
+        let layout = layout(bytes)?;
+        // SAFETY: the layout's size is above zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: None })
+    }
+
+    /// Bytes in the block.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether the block has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// What kind of memory this is.
+    pub fn kind(&self) -> HostKind {
+        self.kind
+    }
+
+    /// Copies from the block at `offset` into `to`.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not within the block.
+    pub fn read(&self, offset: usize, to: &mut [u8]) {
+        self.assert_within(offset, to.len());
+        let _turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the range is within the block, as just checked.
+        let from = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: `from` has `to.len()` bytes, initialised at allocation; no one writes them while `turn` is held
+        // for reading; `to` is the caller's alone, so the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+    }
+
+    /// Copies `from` into the block at `offset`.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not within the block.
+    pub fn write(&self, offset: usize, from: &[u8]) {
+        self.assert_within(offset, from.len());
+        let _turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the range is within the block, as just checked.
+        let to = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: `to` has `from.len()` bytes that no one else touches while `turn` is held for writing.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+    }
+
+    /// Sets `bytes` bytes at `offset` to `value`.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not within the block.
+    pub fn fill(&self, offset: usize, bytes: usize, value: u8) {
+        self.assert_within(offset, bytes);
+        let _turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the range is within the block, as just checked.
+        let to = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: `to` has `bytes` bytes that no one else touches while `turn` is held for writing.
+        unsafe { std::ptr::write_bytes(to, value, bytes) };
+    }
+
+    fn assert_within(&self, offset: usize, bytes: usize) {
+        let end = offset.checked_add(bytes);
+        assert!(end.is_some_and(|end| end <= self.bytes), "range outside the block of {} bytes", self.bytes);
+    }
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        match self.release.take() {
+            Some(release) => release(self.start, self.bytes),
+            None => {
+                if let Some(layout) = layout(self.bytes) {
+                    // SAFETY: the block came from the allocator with this very layout and is freed once.
+                    unsafe { dealloc(self.start.as_ptr(), layout) };
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostMemory").field("bytes", &self.bytes).field("kind", &self.kind).finish()
+    }
+}
+
+/// A part of a host block that a copy reads or writes. Cloning it keeps the block alive.
+#[derive(Clone, Debug)]
+pub struct HostRange {
+    /// The block.
+    pub memory: Arc<HostMemory>,
+    /// Where the part starts, in bytes.
+    pub offset: usize,
+    /// How long it is, in bytes.
+    pub bytes: usize,
+}
+
+impl HostRange {
+    /// The whole of a block.
+    pub fn whole(memory: Arc<HostMemory>) -> HostRange {
+        let bytes = memory.len();
+        HostRange { memory, offset: 0, bytes }
+    }
+}

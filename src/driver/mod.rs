@@ -1,0 +1,185 @@
+//! What a device's driver must offer: one small, object-safe trait that submits work and hands back fences.
+//!
+//! A driver knows nothing of residency. It never waits for the device, and it is the only layer with `unsafe`.
+
+mod error;
+pub mod fault;
+mod host;
+mod kernel;
+pub mod sim;
+
+pub use error::{DriverError, DriverErrorKind, Result};
+pub use host::{HostKind, HostMemory, HostRange};
+pub use kernel::{Arg, ArgAccess, HostKernel};
+
+use std::{any::Any, fmt, time::Duration};
+
+/// An address in device memory.
+///
+/// A view's pointer is its buffer's pointer plus its offset.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DevicePtr(u64);
+
+impl DevicePtr {
+    /// The null address: what an empty buffer has.
+    pub const NULL: DevicePtr = DevicePtr(0);
+
+    /// An address another library or driver gave.
+    pub const fn from_raw(address: u64) -> DevicePtr {
+        DevicePtr(address)
+    }
+
+    /// The address as a number, as kernels take it.
+    pub const fn as_raw(self) -> u64 {
+        self.0
+    }
+
+    /// This address, `bytes` further on.
+    #[must_use]
+    pub const fn offset(self, bytes: u64) -> DevicePtr {
+        DevicePtr(self.0.wrapping_add(bytes))
+    }
+}
+
+/// One of a device's queues: its work runs in order, and beside the work of the others.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct QueueId(pub u32);
+
+/// A mark in a queue that has been recorded. Passed when all work queued before it has ended.
+///
+/// A fence not yet recorded does not exist as a value, since drivers call such a one complete.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Fence(pub u64);
+
+/// What a queue is for. A driver may choose a copy engine by it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum QueueRole {
+    /// Kernels, and whatever is ordered with them.
+    Compute,
+    /// Copies from the device to the host.
+    Spill,
+    /// Copies from the host to the device.
+    Restore,
+    /// Frees, and nothing else.
+    Release,
+}
+
+/// What a device and its driver can do. Constant for a driver's life.
+#[derive(Clone, Debug)]
+pub struct Caps {
+    /// Buffers can be moved to host memory. False where the host's memory is the device's.
+    pub spills: bool,
+    /// Allocation and free take effect in their queue's order, and memory freed in a queue can be allocated
+    /// again in the same queue at once. False where both are plain calls of the host.
+    pub stream_ordered: bool,
+    /// What sizes are rounded up to, in bytes. At least 1.
+    pub granularity: u64,
+    /// The most bytes one allocation may be, where the driver has such a limit.
+    pub max_allocation: Option<u64>,
+    /// The driver grants more memory than the device has, so that a refusal never comes.
+    pub overcommits: bool,
+    /// Time is computed: it moves only when the host is charged for a call or calls [`Driver::advance`].
+    pub computed_clock: bool,
+    /// Copies to and from ordinary (not pinned) host memory make the caller wait.
+    pub pageable_copies_wait: bool,
+}
+
+/// What the driver says of a device's memory, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DriverMemory {
+    /// Free, if the driver can say. A report, never a basis for decisions.
+    pub free: Option<u64>,
+    /// All there is, if the driver can say.
+    pub total: Option<u64>,
+    /// Held by the driver's pool beyond what is allocated from it.
+    pub cached: u64,
+}
+
+/// One device behind its vendor's library, or the simulated one.
+///
+/// Calls may come from any thread. All of them submit and return; none waits for the device, except where
+/// [`Caps::pageable_copies_wait`] says so or a queue is full. Sizes are in bytes.
+///
+/// # Errors
+///
+/// A call that returns an error has done nothing. A failure of work already queued shows in
+/// [`is_passed`](Driver::is_passed) and every later call as [`DriverErrorKind::Lost`].
+pub trait Driver: Send + Sync + fmt::Debug + 'static {
+    /// What the device can do.
+    fn caps(&self) -> &Caps;
+
+    /// A line for people: the device's model, and what it is behind.
+    fn description(&self) -> String;
+
+    /// What the driver says of the device's memory now.
+    fn memory(&self) -> DriverMemory;
+
+    /// Makes a further queue.
+    fn create_queue(&self, role: QueueRole) -> Result<QueueId>;
+
+    /// Allocates on `queue`'s timeline; `bytes` is above zero and a multiple of the granularity.
+    fn allocate(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr>;
+
+    /// Frees on `queue`'s timeline what [`allocate`](Driver::allocate) gave.
+    fn free(&self, queue: QueueId, ptr: DevicePtr) -> Result<()>;
+
+    /// Gives what the driver's pool keeps beyond use back to the device; how many bytes that was.
+    fn trim(&self) -> Result<u64>;
+
+    /// Allocates pinned host memory. Never write-combined. Freed when the value is dropped.
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory>;
+
+    /// Queues a copy from the device to the host. The driver keeps `to` alive until it has run.
+    fn copy_out(&self, queue: QueueId, from: DevicePtr, to: &HostRange) -> Result<()>;
+
+    /// Queues a copy from the host to the device. The driver keeps `from` alive until it has run.
+    fn copy_in(&self, queue: QueueId, from: &HostRange, to: DevicePtr) -> Result<()>;
+
+    /// Queues a copy within the device.
+    fn copy(&self, queue: QueueId, from: DevicePtr, to: DevicePtr, bytes: u64) -> Result<()>;
+
+    /// Queues the setting of every byte to `value`.
+    fn fill(&self, queue: QueueId, to: DevicePtr, bytes: u64, value: u8) -> Result<()>;
+
+    /// Queues a kernel that runs on the host, where the device is one that has those.
+    fn launch_host(&self, queue: QueueId, kernel: HostKernel) -> Result<()> {
+        let _ = (queue, kernel);
+        Err(DriverError::new(DriverErrorKind::Unsupported, "launch_host", 0, "this device runs no host kernels"))
+    }
+
+    /// Records a fence behind all that is queued on `queue` so far.
+    fn record(&self, queue: QueueId) -> Result<Fence>;
+
+    /// Makes work queued on `queue` from now on wait, on the device, for `fence`.
+    fn wait(&self, queue: QueueId, fence: Fence) -> Result<()>;
+
+    /// Whether the device has passed `fence`.
+    fn is_passed(&self, fence: Fence) -> Result<bool>;
+
+    /// Gives a fence back for reuse: it has passed, and so has every queue told to wait for it.
+    fn retire(&self, fence: Fence);
+
+    /// Rests the calling thread until a fence may have passed, [`unpark`](Driver::unpark) is called, or
+    /// `patience` is over. For the device's own thread alone; never called on a computed clock.
+    fn park(&self, patience: Duration);
+
+    /// Ends a [`park`](Driver::park) early, or the next one.
+    fn unpark(&self);
+
+    /// Time since the device was opened.
+    fn now(&self) -> Duration;
+
+    /// On a computed clock, moves time on to when the host learns of the next completion; false if nothing is
+    /// under way. On a real clock, always false.
+    fn advance(&self) -> bool {
+        false
+    }
+
+    /// On a computed clock, moves time on by `pause` as if the host had been busy with other things.
+    fn charge(&self, pause: Duration) {
+        let _ = pause;
+    }
+
+    /// The driver itself, for programs that need what only it has.
+    fn as_any(&self) -> &dyn Any;
+}

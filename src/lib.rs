@@ -1,0 +1,3 @@
+//! Keeps more GPU arrays alive than a GPU can hold.
+
+pub mod driver;
