@@ -1,0 +1,337 @@
+//! Host reads, writes and fills: where the bytes are, and in order with the device's uses.
+
+use super::{
+    Cell, Engine, RESTORE, SPILL,
+    due::Due,
+    jobs::Job,
+    state::State,
+    sync::{Mutex, lock},
+};
+use crate::{
+    driver::HostRange,
+    residency::{Bytes, Failure, HostCopy, Phase, Slot, WordCell},
+};
+use event_listener::Event;
+use std::sync::Arc;
+
+/// What the host does with a part of a buffer.
+#[derive(Debug)]
+pub enum Access {
+    /// Reads into a block.
+    Read,
+    /// Writes a block's bytes.
+    Write,
+    /// Sets every byte.
+    Fill(u8),
+}
+
+#[derive(Debug)]
+enum Progress {
+    Pending,
+    Done,
+    Failed(Failure),
+}
+
+/// A host operation on device memory.
+#[derive(Debug)]
+pub struct HostOp {
+    access: Access,
+    offset: u64,
+    bytes: u64,
+    block: Mutex<Option<HostRange>>,
+    progress: Mutex<Progress>,
+    /// Rung when it has ended.
+    pub event: Event,
+}
+
+impl HostOp {
+    fn new(access: Access, offset: u64, bytes: u64, block: Option<HostRange>) -> Arc<HostOp> {
+        let (block, progress) = (Mutex::new(block), Mutex::new(Progress::Pending));
+        Arc::new(HostOp { access, offset, bytes, block, progress, event: Event::new() })
+    }
+
+    /// It has ended well.
+    pub fn finish(&self) {
+        self.end(Progress::Done);
+    }
+
+    /// It has failed.
+    pub fn fail(&self, failure: Failure) {
+        self.end(Progress::Failed(failure));
+    }
+
+    fn end(&self, progress: Progress) {
+        *lock(&self.progress) = progress;
+        self.event.notify(usize::MAX);
+    }
+
+    /// Whether it has ended, and how.
+    pub fn outcome(&self) -> Option<Result<(), Failure>> {
+        match &*lock(&self.progress) {
+            Progress::Pending => None,
+            Progress::Done => Some(Ok(())),
+            Progress::Failed(failure) => Some(Err(failure.clone())),
+        }
+    }
+
+    /// Takes the block that was read into.
+    pub fn take_block(&self) -> Option<HostRange> {
+        lock(&self.block).take()
+    }
+}
+
+/// How a host operation starts.
+#[derive(Debug)]
+pub enum Started<T> {
+    /// It is over.
+    Done(T),
+    /// It ends with the device.
+    Pending(Arc<HostOp>),
+}
+
+impl Engine {
+    /// Starts to read `bytes` bytes at `offset`.
+    pub fn start_read(&self, cell: &Arc<Cell>, offset: u64, bytes: u64) -> Result<Started<Vec<u8>>, Failure> {
+        let slot = cell.slot();
+        let current = {
+            let mut state = lock(&self.state);
+            let stamp = self.stamp();
+            state.core.touch(slot, stamp);
+            match self.host_source(&state, slot, cell) {
+                None if state.lost.is_some() => return Err(Failure::Lost),
+                source => source,
+            }
+        };
+        if let Some(range) = current {
+            let mut out = vec![0; bytes as usize];
+            if let Some(range) = range {
+                range.memory.read(range.offset + offset as usize, &mut out);
+                self.give_back_if_spare(range);
+            }
+            return Ok(Started::Done(out));
+        }
+        let block = self.stage(bytes)?;
+        let op = HostOp::new(Access::Read, offset, bytes, Some(block));
+        self.start_on_device(slot, cell, &op)?;
+        Ok(Started::Pending(op))
+    }
+
+    /// The host copy a reader must see, if there is one; none inside if the contents are nobody's.
+    fn host_source(&self, state: &State, slot: Slot, cell: &Cell) -> Option<Option<HostRange>> {
+        let record = state.core.record(slot)?;
+        let spilled = record.cell.load().phase() == Phase::Spilled;
+        if cell.bytes == 0 || (spilled && record.host == HostCopy::None) {
+            return Some(None);
+        }
+        if (spilled || state.core.host_is_current(slot)) && record.ops == 0 {
+            return cell.host().map(Some);
+        }
+        None
+    }
+
+    /// A read's share of a block: dropped here, it is freed here if no one else has it.
+    fn give_back_if_spare(&self, range: HostRange) {
+        drop(range);
+    }
+
+    /// Starts to write a block's bytes at `offset`, or to fill.
+    fn start_change(
+        &self,
+        cell: &Arc<Cell>,
+        offset: u64,
+        bytes: u64,
+        access: Access,
+        from: &[u8],
+    ) -> Result<Started<()>, Failure> {
+        let slot = cell.slot();
+        if bytes == 0 {
+            return Ok(Started::Done(()));
+        }
+        if self.hold_host_copy(slot, cell)? {
+            if let Some(range) = cell.host() {
+                let at = range.offset + offset as usize;
+                match access {
+                    Access::Fill(value) => range.memory.fill(at, bytes as usize, value),
+                    Access::Write | Access::Read => range.memory.write(at, from),
+                }
+            }
+            self.change(|core| core.end_hold(slot));
+            return Ok(Started::Done(()));
+        }
+        if self.flags.has(super::Flags::LOST) {
+            return Err(Failure::Lost);
+        }
+        let block = match access {
+            Access::Write => {
+                let block = self.stage(bytes)?;
+                block.memory.write(block.offset, from);
+                Some(block)
+            }
+            _ => None,
+        };
+        let op = HostOp::new(access, offset, bytes, block);
+        self.start_on_device(slot, cell, &op)?;
+        Ok(Started::Pending(op))
+    }
+
+    /// Starts to write `from` at `offset`.
+    pub fn start_write(&self, cell: &Arc<Cell>, offset: u64, from: &[u8]) -> Result<Started<()>, Failure> {
+        self.start_change(cell, offset, from.len() as u64, Access::Write, from)
+    }
+
+    /// Starts to set `bytes` bytes at `offset` to `value`.
+    pub fn start_fill(&self, cell: &Arc<Cell>, offset: u64, bytes: u64, value: u8) -> Result<Started<()>, Failure> {
+        self.start_change(cell, offset, bytes, Access::Fill(value), &[])
+    }
+
+    /// If a spilled buffer's host copy is the place to write, holds it there; makes one where there is none.
+    fn hold_host_copy(&self, slot: Slot, cell: &Cell) -> Result<bool, Failure> {
+        let missing = {
+            let mut state = lock(&self.state);
+            let stamp = self.stamp();
+            state.core.touch(slot, stamp);
+            let Some(record) = state.core.record(slot) else { return Ok(false) };
+            let here = record.cell.load().phase() == Phase::Spilled
+                && record.ops == 0
+                && !state.core.is_coming_for_sure(slot);
+            if !here {
+                return Ok(false);
+            }
+            state.core.begin_hold(slot);
+            cell.host().is_none()
+        };
+        if missing {
+            let Some(block) = self.host.take(&*self.driver, cell.bytes as usize) else {
+                self.change(|core| core.end_hold_without_copy(slot));
+                return Err(Failure::HostOutOfMemory { bytes: Bytes(cell.bytes) });
+            };
+            block.memory.fill(block.offset, block.bytes, 0);
+            self.give_back_host(cell.replace_host(Some(block)));
+        }
+        Ok(true)
+    }
+
+    fn stage(&self, bytes: u64) -> Result<HostRange, Failure> {
+        let block = self.host.take(&*self.driver, bytes as usize);
+        block.ok_or(Failure::HostOutOfMemory { bytes: Bytes(bytes) })
+    }
+
+    /// Queues an operation behind the uses it must follow, and in front of those that come after it.
+    fn start_on_device(&self, slot: Slot, cell: &Arc<Cell>, op: &Arc<HostOp>) -> Result<(), Failure> {
+        {
+            let mut state = lock(&self.state);
+            if state.lost.is_some() {
+                return Err(Failure::Lost);
+            }
+            if state.core.record(slot).is_some_and(|record| record.cell.load().phase() == Phase::Spilled) {
+                state.deferred.push_back((slot, op.clone()));
+            } else {
+                self.enter(&mut state, slot, cell, op);
+            }
+        }
+        self.pump();
+        Ok(())
+    }
+
+    /// Called under the state lock.
+    fn enter(&self, state: &mut State, slot: Slot, cell: &Arc<Cell>, op: &Arc<HostOp>) {
+        self.track();
+        state.core.begin_op(slot);
+        let pinned = cell.load().pins() > 0;
+        let lane = if matches!(op.access, Access::Read) { SPILL } else { RESTORE };
+        let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), pinned };
+        if pinned {
+            let begun = self.compute_queues().map(|queue| (queue.index, queue.begun())).collect();
+            state.settling.push_back((begun, lane, job));
+            self.flags.set(super::Flags::SETTLE);
+        } else {
+            self.push(lane, job);
+        }
+    }
+
+    /// Takes up operations whose buffer has come back, or has been spilled after all; true if there were any.
+    pub(super) fn take_up_deferred(&self, state: &mut State) -> bool {
+        let mut any = false;
+        for (slot, op) in std::mem::take(&mut state.deferred) {
+            let Some(record) = state.core.record(slot) else {
+                op.fail(Failure::Misuse("the buffer was dropped"));
+                continue;
+            };
+            let cell = record.cell.clone();
+            if cell.load().phase() != Phase::Spilled {
+                self.enter(state, slot, &cell, &op);
+                any = true;
+            } else if state.core.is_coming_for_sure(slot) {
+                state.deferred.push_back((slot, op));
+            } else if let Some(range) = cell.host() {
+                let at = range.offset + op.offset as usize;
+                match (&op.access, lock(&op.block).as_ref()) {
+                    (Access::Fill(value), _) => range.memory.fill(at, op.bytes as usize, *value),
+                    (access, Some(block)) => {
+                        let mut bytes = vec![0; op.bytes as usize];
+                        let (from, start) = match access {
+                            Access::Read => (&range, at),
+                            _ => (block, block.offset),
+                        };
+                        from.memory.read(start, &mut bytes);
+                        match access {
+                            Access::Read => block.memory.write(block.offset, &bytes),
+                            _ => range.memory.write(at, &bytes),
+                        }
+                    }
+                    (_, None) => {}
+                }
+                op.finish();
+                any = true;
+            } else {
+                op.fail(Failure::Misuse("the contents were discarded while the host used them"));
+            }
+        }
+        any
+    }
+
+    /// Queues a host operation's copy. `pinned` says that launches may be using the buffer whose uses are not all
+    /// noted yet: then it comes behind all that is queued.
+    pub(super) fn run_host(&self, slot: Slot, cell: &Arc<Cell>, op: &Arc<HostOp>, pinned: bool) {
+        let reads = matches!(op.access, Access::Read);
+        let queue = self.queue(if reads { SPILL } else { RESTORE });
+        let at = cell.ptr().offset(op.offset);
+        let block = lock(&op.block).clone();
+        let queued = self.order(queue, cell, reads).and_then(|()| {
+            if pinned {
+                for other in self.compute_queues() {
+                    self.wait_for(queue, other, other.queued())?;
+                }
+            }
+            match (&op.access, &block) {
+                (Access::Read, Some(block)) => self.driver.copy_out(queue.id, at, block),
+                (Access::Write, Some(block)) => self.driver.copy_in(queue.id, block, at),
+                (Access::Fill(value), _) => self.driver.fill(queue.id, at, op.bytes, *value),
+                (_, None) => Ok(()),
+            }
+        });
+        drop(block);
+        match queued {
+            Ok(()) => {
+                let number = self.queued(queue, cell, !reads);
+                let mut state = lock(&self.state);
+                state.core.end_op(slot, !reads);
+                if reads {
+                    self.when_done(&mut state, queue.index, number, Due::Operation(op.clone()));
+                } else {
+                    // The host has handed its bytes over; the device takes them in order.
+                    if let Some(block) = op.take_block() {
+                        self.when_done(&mut state, queue.index, number, Due::Staged(block));
+                    }
+                    op.finish();
+                }
+            }
+            Err(error) => {
+                let failure = self.failure(error);
+                self.give_back_host(op.take_block());
+                lock(&self.state).core.end_op(slot, false);
+                op.fail(failure);
+            }
+        }
+    }
+}

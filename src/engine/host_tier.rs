@@ -1,0 +1,122 @@
+//! Where host copies live: blocks of one kind, kept for reuse by exact size, up to a limit.
+
+use super::sync::{Mutex, lock};
+use crate::driver::{Driver, HostKind, HostMemory, HostRange};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The host memory of one device's host copies and staging.
+#[derive(Debug)]
+pub struct HostTier {
+    kind: HostKind,
+    limit: u64,
+    blocks: Mutex<Blocks>,
+}
+
+#[derive(Debug, Default)]
+struct Blocks {
+    used: u64,
+    spare: BTreeMap<usize, Vec<HostMemory>>,
+    spare_bytes: u64,
+}
+
+/// What the host tier holds, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HostUse {
+    /// In host copies and staging.
+    pub used: u64,
+    /// Kept for reuse.
+    pub spare: u64,
+}
+
+impl HostTier {
+    /// A tier of memory of one kind, no more than `limit` bytes of it.
+    pub fn new(kind: HostKind, limit: u64) -> HostTier {
+        HostTier { kind, limit, blocks: Mutex::new(Blocks::default()) }
+    }
+
+    /// What kind of memory it is.
+    pub fn kind(&self) -> HostKind {
+        self.kind
+    }
+
+    /// A block of `bytes`; none if the limit or the host refuses it.
+    pub fn take(&self, driver: &dyn Driver, bytes: usize) -> Option<HostRange> {
+        let size = bytes as u64;
+        {
+            let mut blocks = lock(&self.blocks);
+            if let Some(block) = blocks.spare.get_mut(&bytes).and_then(Vec::pop) {
+                blocks.spare_bytes -= size;
+                blocks.used += size;
+                return Some(HostRange::whole(Arc::new(block)));
+            }
+            if blocks.used.saturating_add(size) > self.limit {
+                return None;
+            }
+            blocks.used += size;
+        }
+        self.make_way(size);
+        let made = match self.kind {
+            HostKind::Ordinary => HostMemory::ordinary(bytes),
+            HostKind::Pinned => driver.allocate_host(bytes).ok(),
+        };
+        if made.is_none() {
+            lock(&self.blocks).used -= size;
+        }
+        made.map(|block| HostRange::whole(Arc::new(block)))
+    }
+
+    /// Frees spare blocks until `size` bytes more are within the limit.
+    fn make_way(&self, size: u64) {
+        let mut freed = Vec::new();
+        let mut blocks = lock(&self.blocks);
+        while blocks.spare_bytes > 0 && blocks.used.saturating_add(blocks.spare_bytes) > self.limit {
+            let Some((bytes, mut list)) = blocks.spare.pop_last() else { break };
+            if let Some(block) = list.pop() {
+                blocks.spare_bytes -= bytes as u64;
+                freed.push(block);
+            }
+            if !list.is_empty() {
+                blocks.spare.insert(bytes, list);
+            }
+        }
+        let _ = size;
+        drop(blocks);
+        drop(freed);
+    }
+
+    /// Gives a block back. One that a copy still uses is freed when that has run.
+    pub fn give_back(&self, range: HostRange) {
+        let size = range.memory.len() as u64;
+        let block = Arc::into_inner(range.memory);
+        let mut blocks = lock(&self.blocks);
+        blocks.used = blocks.used.saturating_sub(size);
+        let keep = self.kind == HostKind::Pinned
+            && blocks.used.saturating_add(blocks.spare_bytes).saturating_add(size) <= self.limit
+            && blocks.spare_bytes.saturating_add(size) <= SPARE;
+        if let Some(block) = block
+            && keep
+        {
+            blocks.spare_bytes += size;
+            blocks.spare.entry(block.len()).or_default().push(block);
+        }
+    }
+
+    /// What is held.
+    pub fn held(&self) -> HostUse {
+        let blocks = lock(&self.blocks);
+        HostUse { used: blocks.used, spare: blocks.spare_bytes }
+    }
+
+    /// Frees what is kept for reuse.
+    pub fn trim(&self) {
+        let spare = {
+            let mut blocks = lock(&self.blocks);
+            blocks.spare_bytes = 0;
+            std::mem::take(&mut blocks.spare)
+        };
+        drop(spare);
+    }
+}
+
+/// Pinned memory kept for reuse: enough for the sizes of a working loop, little against a GPU's host.
+const SPARE: u64 = 1 << 30;

@@ -1,0 +1,320 @@
+//! Driver calls that decisions ask for. Run by whoever has the lane's turn, with no lock but that.
+
+use super::{
+    COMPUTE, Cell, Engine, RELEASE, RESTORE, SPILL,
+    access::HostOp,
+    due::Due,
+    free::FreeJob,
+    queue::Queue,
+    state::{Spec, State},
+    sync::lock,
+};
+use crate::{
+    driver::{DevicePtr, DriverError, HostRange},
+    residency::{Bytes, Core, Decision, Failure, Grant, GrantFor, RequestId, Slot},
+};
+use std::sync::Arc;
+
+/// One piece of work for a lane.
+#[derive(Debug)]
+pub enum Job {
+    /// Copy a buffer out.
+    CopyOut { slot: Slot, token: u64, cell: Arc<Cell> },
+    /// Copy a buffer in.
+    CopyIn { slot: Slot, cell: Arc<Cell> },
+    /// Allocate.
+    Allocate(Grant),
+    /// Have the driver give up what it keeps.
+    Trim,
+    /// Free what no one uses any more.
+    Free { ptr: DevicePtr, bytes: Bytes },
+    /// Free in the compute queue's order.
+    FreeInOrder { ptr: DevicePtr, bytes: Bytes },
+    /// A host operation on device memory.
+    Host { slot: Slot, cell: Arc<Cell>, op: Arc<HostOp>, pinned: bool },
+}
+
+impl Job {
+    /// The device is lost: it will not be done.
+    pub fn lost(self, core: &mut Core<Arc<Cell>>) {
+        match self {
+            Job::CopyOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
+            Job::CopyIn { slot, .. } => core.copy_in_refused(slot, Failure::Lost),
+            Job::Allocate(grant) => core.refused(grant, Failure::Lost),
+            Job::Trim => core.trimmed(),
+            Job::Free { bytes, .. } | Job::FreeInOrder { bytes, .. } => core.left(bytes),
+            Job::Host { slot, op, .. } => {
+                op.fail(Failure::Lost);
+                core.end_op(slot, false);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Makes a job of a decision, or does it. Called under the state lock.
+    pub(super) fn route(&self, state: &mut State, decision: Decision<Arc<Cell>>) {
+        match decision {
+            Decision::CopyOut { slot, token } => {
+                if let Some(cell) = state.core.record(slot).map(|record| record.cell.clone()) {
+                    self.push(SPILL, Job::CopyOut { slot, token, cell });
+                }
+            }
+            Decision::CopyIn(slot) => {
+                if let Some(cell) = state.core.record(slot).map(|record| record.cell.clone()) {
+                    self.push(RESTORE, Job::CopyIn { slot, cell });
+                }
+            }
+            Decision::Allocate(grant) => {
+                let lane = match grant.want {
+                    GrantFor::Fresh(_) | GrantFor::Overwrite(_) => COMPUTE,
+                    GrantFor::Restore(_) => RESTORE,
+                    GrantFor::Room(_) => RELEASE,
+                };
+                self.push(lane, Job::Allocate(grant));
+            }
+            Decision::Trim => self.push(RELEASE, Job::Trim),
+            Decision::Free { cell, bytes } => {
+                let job = self.free_job(&cell, bytes);
+                self.start_free(state, job);
+            }
+            Decision::FreeDropped { cell, bytes, memory, .. } => {
+                self.give_back_host(cell.replace_host(None));
+                let ordered = self.driver.caps().stream_ordered && cell.is_compute_only();
+                if memory && ordered && bytes > Bytes::ZERO && state.lost.is_none() {
+                    self.push(COMPUTE, Job::FreeInOrder { ptr: cell.ptr(), bytes });
+                } else if memory {
+                    let job = self.free_job(&cell, bytes);
+                    self.start_free(state, job);
+                }
+                state.retired.push(cell);
+            }
+            Decision::DropHost(slot) => {
+                let range = state.core.record(slot).and_then(|record| record.cell.replace_host(None));
+                self.give_back_host(range);
+            }
+            Decision::Wake(id) => {
+                if let Some(bell) = state.bells.get(&id) {
+                    state.ringing.push(bell.clone());
+                }
+            }
+        }
+    }
+
+    pub(super) fn give_back_host(&self, range: Option<HostRange>) {
+        if let Some(range) = range {
+            self.host.give_back(range);
+        }
+    }
+
+    /// Runs a job.
+    pub(super) fn run(&self, job: Job) {
+        if self.flags.has(super::Flags::LOST) {
+            job.lost(&mut lock(&self.state).core);
+            return;
+        }
+        match job {
+            Job::CopyOut { slot, token, cell } => self.copy_out(slot, token, cell),
+            Job::CopyIn { slot, cell } => self.copy_in(slot, &cell),
+            Job::Allocate(grant) => match grant.want {
+                GrantFor::Fresh(id) => self.allocate_fresh(&grant, id),
+                GrantFor::Restore(slot) => self.allocate_for(&grant, slot, RESTORE),
+                GrantFor::Overwrite(slot) => self.allocate_for(&grant, slot, COMPUTE),
+                GrantFor::Room(_) => self.allocate_room(&grant),
+            },
+            Job::Trim => {
+                if let Err(error) = self.driver.trim() {
+                    self.failure(error);
+                }
+                lock(&self.state).core.trimmed();
+            }
+            Job::Free { ptr, bytes } => {
+                if self.free_at(RELEASE, ptr, bytes).is_some() {
+                    lock(&self.state).core.left(bytes);
+                }
+            }
+            Job::FreeInOrder { ptr, bytes } => {
+                if let Some(number) = self.free_at(COMPUTE, ptr, bytes) {
+                    let mut state = lock(&self.state);
+                    state.core.freed_in_order(bytes);
+                    self.when_done(&mut state, COMPUTE, number, Due::Ordered(bytes));
+                }
+            }
+            Job::Host { slot, cell, op, pinned } => self.run_host(slot, &cell, &op, pinned),
+        }
+    }
+
+    /// Frees on a queue; the number of that. A refusal is tried again with the next look at the device.
+    fn free_at(&self, index: usize, ptr: DevicePtr, bytes: Bytes) -> Option<u64> {
+        let queue = self.queue(index);
+        match self.driver.free(queue.id, ptr) {
+            Ok(()) => Some(queue.number()),
+            Err(error) => {
+                tracing::warn!(target: "tack_residency", %error, "free refused, tried again later");
+                self.failure(error);
+                let mut state = lock(&self.state);
+                if state.lost.is_some() {
+                    state.core.left(bytes);
+                } else {
+                    state.refused_frees.push(Job::Free { ptr, bytes });
+                }
+                None
+            }
+        }
+    }
+
+    fn copy_out(&self, slot: Slot, token: u64, cell: Arc<Cell>) {
+        let queue = self.queue(SPILL);
+        let copied = self.host.take(&*self.driver, cell.bytes as usize).map(|range| {
+            let queued = self
+                .order(queue, &cell, true)
+                .and_then(|()| self.driver.copy_out(queue.id, cell.ptr(), &range));
+            (range, queued)
+        });
+        let failure = match copied {
+            Some((range, Ok(()))) => {
+                let number = self.queued(queue, &cell, false);
+                let mut state = lock(&self.state);
+                self.when_done(&mut state, SPILL, number, Due::CopiedOut { slot, cell, token, range });
+                return;
+            }
+            Some((range, Err(error))) => {
+                self.host.give_back(range);
+                self.failure(error)
+            }
+            None => Failure::HostOutOfMemory { bytes: Bytes(cell.bytes) },
+        };
+        lock(&self.state).core.copy_out_refused(slot, token, failure);
+    }
+
+    fn copy_in(&self, slot: Slot, cell: &Cell) {
+        let queue = self.queue(RESTORE);
+        let queued = match cell.host() {
+            Some(range) => {
+                self.order(queue, cell, false).and_then(|()| self.driver.copy_in(queue.id, &range, cell.ptr()))
+            }
+            None => Ok(()),
+        };
+        match queued {
+            Ok(()) => {
+                let number = self.queued(queue, cell, true);
+                let mut state = lock(&self.state);
+                state.core.copy_in_queued(slot);
+                self.when_done(&mut state, RESTORE, number, Due::Arrived(slot));
+            }
+            Err(error) => {
+                let failure = self.failure(error);
+                lock(&self.state).core.copy_in_refused(slot, failure);
+            }
+        }
+    }
+
+    /// Work on a buffer is queued: notes the use, and marks it with a fence of its own.
+    pub(super) fn queued(&self, queue: &Queue, cell: &Cell, wrote: bool) -> u64 {
+        let number = queue.number();
+        cell.note_use(queue.index, number, wrote);
+        self.mark(queue, number);
+        number
+    }
+
+    /// Has a fence recorded behind a number. One refused now is recorded when it is looked for.
+    pub(super) fn mark(&self, queue: &Queue, number: u64) {
+        if let Err(error) = queue.with_fence(&*self.driver, number, |_, _| Ok(())) {
+            self.failure(error);
+        }
+    }
+
+    fn allocate_fresh(&self, grant: &Grant, id: RequestId) {
+        let (spec, stamp) = {
+            let mut state = lock(&self.state);
+            (state.specs.remove(&id), state.core.request(id).map(|request| request.stamp))
+        };
+        let Some((spec, stamp)) = spec.zip(stamp) else {
+            lock(&self.state).core.refused(grant.clone(), Failure::Misuse("the request was dropped"));
+            return;
+        };
+        let queue = self.queue(COMPUTE);
+        match self.allocate_cleared(queue, grant.bytes, &spec) {
+            Ok(ptr) => {
+                let number = queue.number();
+                let mut cell = Cell::new(spec.owner, ptr, spec.bytes, stamp);
+                cell.fixed = spec.fixed;
+                cell.tag = spec.tag;
+                cell.note_use(COMPUTE, number, true);
+                let cell = Arc::new(cell);
+                let mut state = lock(&self.state);
+                match state.core.allocated_fresh(grant, cell.clone(), spec.fixed) {
+                    Some(slot) => {
+                        cell.set_slot(slot);
+                        state.fresh.insert(id, cell);
+                    }
+                    None => {
+                        let job = FreeJob { ptr, bytes: grant.bytes, uses: vec![(COMPUTE, number)] };
+                        self.start_free(&mut state, job);
+                        state.retired.push(cell);
+                    }
+                }
+            }
+            Err(error) => {
+                let failure = self.failure(error);
+                let mut state = lock(&self.state);
+                state.specs.insert(id, spec);
+                state.core.refused(grant.clone(), failure);
+            }
+        }
+    }
+
+    fn allocate_cleared(&self, queue: &Queue, bytes: Bytes, spec: &Spec) -> Result<DevicePtr, DriverError> {
+        let ptr = self.driver.allocate(queue.id, bytes.0)?;
+        if spec.cleared
+            && let Err(error) = self.driver.fill(queue.id, ptr, spec.bytes, 0)
+        {
+            self.free_at_once(queue, ptr);
+            return Err(error);
+        }
+        Ok(ptr)
+    }
+
+    /// Frees what was allocated a moment ago and never used.
+    fn free_at_once(&self, queue: &Queue, ptr: DevicePtr) {
+        if self.driver.free(queue.id, ptr).is_err() {
+            lock(&self.state).refused_frees.push(Job::Free { ptr, bytes: Bytes::ZERO });
+        }
+    }
+
+    fn allocate_for(&self, grant: &Grant, slot: Slot, index: usize) {
+        let queue = self.queue(index);
+        match self.driver.allocate(queue.id, grant.bytes.0) {
+            Ok(ptr) => {
+                let number = queue.number();
+                let mut state = lock(&self.state);
+                if let Some(record) = state.core.record(slot) {
+                    record.cell.set_ptr(ptr);
+                    record.cell.note_use(index, number, true);
+                }
+                if !state.core.allocated(grant) {
+                    let job = FreeJob { ptr, bytes: grant.bytes, uses: vec![(index, number)] };
+                    self.start_free(&mut state, job);
+                }
+            }
+            Err(error) => {
+                let failure = self.failure(error);
+                lock(&self.state).core.refused(grant.clone(), failure);
+            }
+        }
+    }
+
+    /// Shows that others can have the memory: takes it, frees it, and has the driver keep none of it.
+    fn allocate_room(&self, grant: &Grant) {
+        let queue = self.queue(RELEASE);
+        let shown = self.driver.allocate(queue.id, grant.bytes.0).map(|ptr| self.free_at_once(queue, ptr));
+        let shown = shown.and_then(|()| self.driver.trim());
+        match shown {
+            Ok(_) => lock(&self.state).core.allocated_room(grant),
+            Err(error) => {
+                let failure = self.failure(error);
+                lock(&self.state).core.refused(grant.clone(), failure);
+            }
+        }
+    }
+}

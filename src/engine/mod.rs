@@ -1,0 +1,256 @@
+//! Joins decisions, driver and waiting. The only layer that waits, and the only one with locks.
+//!
+//! Rules, in the order that makes them safe:
+//! 1. The state lock guards decisions. No driver call, waker, hook or user's `Drop` runs under it.
+//! 2. Decisions become jobs in the lanes' outboxes while the state lock is held, so jobs stand in decision order.
+//! 3. Whoever holds a lane's turn runs its jobs, in order; whoever does not leaves them to the holder.
+//! 4. A job's outcome is fed to the core under the state lock, and what that decides is routed before it is given up.
+
+pub mod access;
+mod cell;
+mod due;
+mod flags;
+mod free;
+mod host_tier;
+mod jobs;
+mod lane;
+mod order;
+mod pump;
+mod queue;
+mod runtime;
+mod state;
+mod submit;
+mod sync;
+mod thread;
+mod wait;
+
+pub use self::{
+    cell::Cell,
+    flags::Flags,
+    host_tier::HostTier,
+    queue::{COMPUTE, FURTHER, QUEUES},
+    runtime::assert_may_block,
+    state::{Holder, Spec},
+    submit::Submitting,
+    sync::lock,
+    thread::Owner,
+    wait::{IdleWait, OpWait, Wait, block_on},
+};
+
+use crate::{
+    driver::{Driver, DriverError, QueueId, QueueRole},
+    residency::{Bytes, Failure, RequestId},
+};
+use event_listener::Event;
+use lane::Lane;
+use queue::{Queue, RELEASE, RESTORE, SPILL};
+use state::State;
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+
+/// What is called when memory is short, before anything is spilled or refused.
+pub type Hook = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// How an engine is set up.
+#[derive(Clone)]
+pub struct Settings {
+    /// The device's name, for reports.
+    pub name: String,
+    /// Called when memory is short, with the bytes asked for.
+    pub hook: Option<Hook>,
+    /// How long a request waits for pins alone before it fails.
+    pub stall_after: Duration,
+    /// Which copies are made.
+    pub policy: crate::residency::Policy,
+    /// The tag of buffers that name none.
+    pub tag: Option<Arc<str>>,
+}
+
+/// One device's engine.
+pub struct Engine {
+    /// The driver.
+    pub driver: Arc<dyn Driver>,
+    /// How it is set up.
+    pub settings: Settings,
+    /// What every launch reads.
+    pub flags: Flags,
+    stamp: AtomicU64,
+    state: Mutex<State>,
+    queues: [OnceLock<Queue>; QUEUES],
+    lanes: [Lane; 4],
+    turning: Mutex<()>,
+    ordering: Mutex<()>,
+    host: HostTier,
+    bell: Event,
+    activity: AtomicU64,
+    jobs: AtomicU64,
+    in_hook: AtomicBool,
+    closing: AtomicBool,
+}
+
+impl Engine {
+    /// An engine on a driver's device, with its four queues.
+    pub fn new(
+        driver: Arc<dyn Driver>,
+        budget: Bytes,
+        host: HostTier,
+        settings: Settings,
+    ) -> Result<Engine, DriverError> {
+        let queues: [OnceLock<Queue>; QUEUES] = std::array::from_fn(|_| OnceLock::new());
+        let roles = [QueueRole::Compute, QueueRole::Spill, QueueRole::Restore, QueueRole::Release];
+        for (index, (place, role)) in queues.iter().zip(roles).enumerate() {
+            let _ = place.set(Queue::new(driver.create_queue(role)?, index));
+        }
+        let state = State::new(budget, &settings);
+        Ok(Engine {
+            driver,
+            settings,
+            flags: Flags::default(),
+            stamp: AtomicU64::new(0),
+            state: Mutex::new(state),
+            queues,
+            lanes: std::array::from_fn(|_| Lane::default()),
+            turning: Mutex::new(()),
+            ordering: Mutex::new(()),
+            host,
+            bell: Event::new(),
+            activity: AtomicU64::new(0),
+            jobs: AtomicU64::new(0),
+            in_hook: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        })
+    }
+
+    /// Draws the next recency stamp.
+    #[inline]
+    pub fn stamp(&self) -> u64 {
+        self.stamp.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The queue at a place.
+    pub(crate) fn queue(&self, index: usize) -> &Queue {
+        self.queues[index].get().expect("the first four queues are made with the engine, others before their use")
+    }
+
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.queues.iter().filter_map(OnceLock::get)
+    }
+
+    fn compute_queues(&self) -> impl Iterator<Item = &Queue> {
+        self.queues().filter(|queue| queue.index == COMPUTE || queue.index >= FURTHER)
+    }
+
+    /// Makes a further compute queue; its place.
+    pub fn add_compute_queue(&self) -> Result<Option<usize>, DriverError> {
+        let id: QueueId = self.driver.create_queue(QueueRole::Compute)?;
+        for index in FURTHER..QUEUES {
+            if self.queues[index].set(Queue::new(id, index)).is_ok() {
+                self.flags.set(Flags::MULTI);
+                self.track();
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The driver's name for the queue at a place.
+    pub fn queue_id(&self, index: usize) -> QueueId {
+        self.queue(index).id
+    }
+
+    /// From now on every use is noted with its queue and number; those before are covered by each queue's base.
+    fn track(&self) {
+        if !self.flags.has(Flags::TRACK) {
+            self.flags.set(Flags::TRACK);
+            self.compute_queues().for_each(Queue::rebase);
+        }
+    }
+
+    /// The device is lost: everything under way has failed.
+    pub(crate) fn lose(&self, cause: DriverError) {
+        {
+            let mut state = lock(&self.state);
+            if state.lost.is_some() {
+                return;
+            }
+            tracing::error!(target: "tack_residency", device = %self.settings.name, %cause, "device lost");
+            state.lost = Some(cause);
+            self.flags.set(Flags::LOST);
+            state.core.lose();
+            state.fail_operations();
+        }
+        self.pump();
+        self.ring();
+    }
+
+    /// The call that lost the device, if it is lost.
+    pub fn lost(&self) -> Option<DriverError> {
+        lock(&self.state).lost.clone()
+    }
+
+    /// Turns a driver's refusal into a request's failure, and notices a lost device.
+    fn failure(&self, error: DriverError) -> Failure {
+        use crate::driver::DriverErrorKind::{Lost, OutOfMemory};
+        match error.kind {
+            Lost => {
+                self.lose(error);
+                Failure::Lost
+            }
+            OutOfMemory => Failure::OutOfMemory { bytes: Bytes::ZERO },
+            _ => Failure::Call(Arc::new(error)),
+        }
+    }
+
+    fn ring(&self) {
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        self.bell.notify(usize::MAX);
+    }
+
+    /// Host memory.
+    pub fn host(&self) -> &HostTier {
+        &self.host
+    }
+
+    /// Looks at the state under its lock. For reports.
+    pub fn with_state<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut lock(&self.state))
+    }
+
+    /// Changes what the core decides by, and does what follows.
+    pub fn change(&self, change: impl FnOnce(&mut crate::residency::Core<Arc<Cell>>)) {
+        change(&mut lock(&self.state).core);
+        self.pump();
+    }
+
+    /// Runs the caller's hook for a request, on this thread, unless it is running already.
+    fn run_hook(&self, id: RequestId, bytes: Bytes) {
+        if let Some(hook) = &self.settings.hook
+            && !self.in_hook.swap(true, Ordering::AcqRel)
+        {
+            struct Leave<'a>(&'a AtomicBool);
+            impl Drop for Leave<'_> {
+                fn drop(&mut self) {
+                    self.0.store(false, Ordering::Release);
+                }
+            }
+            let _leave = Leave(&self.in_hook);
+            hook(bytes.0);
+        }
+        self.change(|core| core.hook_done(id));
+    }
+
+    /// Recounts every byte; panics with the figure that is wrong. For tests.
+    pub fn check(&self) -> Result<(), crate::residency::Imbalance> {
+        lock(&self.state).core.check()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("name", &self.settings.name).finish_non_exhaustive()
+    }
+}

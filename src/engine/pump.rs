@@ -1,0 +1,253 @@
+//! Turns what was decided into jobs and runs them, and what the device has done into decisions.
+
+use super::{
+    COMPUTE, Engine, Flags, RELEASE,
+    due::Due,
+    jobs::Job,
+    state::State,
+    sync::{Ordering, lock},
+};
+use crate::residency::{Failure, Outcome};
+use std::time::Duration;
+
+impl Engine {
+    /// Hands a job to a lane. Called under the state lock.
+    pub(super) fn push(&self, lane: usize, job: Job) {
+        self.track();
+        self.jobs.fetch_add(1, Ordering::SeqCst);
+        self.lanes[lane].push(job);
+    }
+
+    /// Decides and acts until there is nothing left to do that another thread is not doing.
+    pub(crate) fn pump(&self) {
+        loop {
+            self.decide();
+            if !self.run_lanes() {
+                break;
+            }
+        }
+        if self.has_due() {
+            self.driver.unpark();
+        }
+    }
+
+    fn decide(&self) {
+        let (ringing, retired, steps) = {
+            let mut state = lock(&self.state);
+            self.settle(&mut state);
+            loop {
+                state.core.step();
+                self.route_all(&mut state);
+                if !self.take_up_deferred(&mut state) {
+                    break;
+                }
+            }
+            #[cfg(debug_assertions)]
+            if let Err(imbalance) = state.core.check() {
+                panic!("the books do not balance: {imbalance}");
+            }
+            self.flags.put(Flags::GATE, state.core.gate_is_up());
+            let pressed = state.core.is_pressed();
+            if pressed {
+                self.track();
+            } else if state.is_quiet() && self.jobs.load(Ordering::SeqCst) == 0 && !self.flags.has(Flags::MULTI) {
+                self.flags.put(Flags::TRACK, false);
+            }
+            let steps: Vec<_> = state.core.drain_steps().collect();
+            (std::mem::take(&mut state.ringing), std::mem::take(&mut state.retired), steps)
+        };
+        for step in steps {
+            tracing::debug!(
+                target: "tack_residency",
+                device = %self.settings.name, buffer = step.age, bytes = step.bytes, step = ?step.step,
+                "state change"
+            );
+        }
+        drop(retired);
+        if !ringing.is_empty() {
+            self.activity.fetch_add(1, Ordering::Relaxed);
+        }
+        for bell in ringing {
+            bell.notify(usize::MAX);
+        }
+    }
+
+    pub(super) fn route_all(&self, state: &mut State) {
+        while let Some(decision) = state.core.next_decision() {
+            self.route(state, decision);
+        }
+    }
+
+    /// Hands jobs on whose launches have been queued.
+    fn settle(&self, state: &mut State) {
+        let mut kept = std::collections::VecDeque::new();
+        while let Some((begun, lane, job)) = state.settling.pop_front() {
+            if begun.iter().all(|&(index, number)| self.queue(index).queued() >= number) {
+                self.push(lane, job);
+            } else {
+                kept.push_back((begun, lane, job));
+            }
+        }
+        state.settling = kept;
+        self.flags.put(Flags::SETTLE, !state.settling.is_empty());
+    }
+
+    /// Runs the jobs of every lane whose turn is free; true if there were any.
+    fn run_lanes(&self) -> bool {
+        let mut any = false;
+        for lane in &self.lanes {
+            while !lane.is_empty() {
+                let Some(turn) = lane.try_turn() else { break };
+                while let Some(job) = lane.pop() {
+                    self.run(job);
+                    self.jobs.fetch_sub(1, Ordering::SeqCst);
+                    any = true;
+                }
+                drop(turn);
+            }
+        }
+        if any {
+            self.ring();
+        }
+        any
+    }
+
+    fn has_due(&self) -> bool {
+        let state = lock(&self.state);
+        !state.due.is_empty() || !state.deadlines.is_empty() || state.core.gate_is_up()
+    }
+
+    /// Looks how far the device has come, and does what follows; true if anything did.
+    pub(crate) fn turn(&self) -> bool {
+        let Ok(_turning) = self.turning.try_lock() else { return false };
+        let mut came = false;
+        for queue in self.queues() {
+            match queue.poll(&*self.driver) {
+                Ok(further) => came |= further,
+                Err(error) => {
+                    self.failure(error);
+                }
+            }
+        }
+        came |= self.follow_up();
+        if came {
+            self.pump();
+            self.ring();
+            for queue in self.queues() {
+                queue.retire(&*self.driver, |index| self.queue(index).done());
+            }
+        }
+        came
+    }
+
+    /// Does what is due, and fails what is too late.
+    fn follow_up(&self) -> bool {
+        let mut state = lock(&self.state);
+        let mut any = false;
+        for queue in self.queues() {
+            let done = queue.done();
+            while let Some(entry) =
+                state.due.range((queue.index, 0, 0)..=(queue.index, done, u64::MAX)).next().map(|(key, _)| *key)
+            {
+                let Some(due) = state.due.remove(&entry) else { break };
+                self.act_on(&mut state, due);
+                self.route_all(&mut state);
+                any = true;
+            }
+        }
+        for job in std::mem::take(&mut state.refused_frees) {
+            self.push(RELEASE, job);
+            any = true;
+        }
+        any | self.fail_late(&mut state)
+    }
+
+    fn act_on(&self, state: &mut State, due: Due) {
+        match due {
+            Due::CopiedOut { slot, cell, token, range } => {
+                let old = cell.replace_host(Some(range));
+                self.give_back_host(old);
+                if state.core.record(slot).is_none() {
+                    self.give_back_host(cell.replace_host(None));
+                }
+                state.core.copied_out(slot, token);
+                state.retired.push(cell);
+            }
+            Due::Arrived(slot) => state.core.arrived(slot),
+            Due::Free(job) => self.start_free(state, job),
+            Due::Ordered(bytes) => state.core.order_passed(bytes),
+            Due::Operation(op) => op.finish(),
+            Due::Staged(range) => self.host.give_back(range),
+        }
+    }
+
+    /// Fails requests whose time is over, and one that nothing but pins has kept waiting for too long.
+    fn fail_late(&self, state: &mut State) -> bool {
+        if state.deadlines.is_empty() && !state.core.gate_is_up() {
+            state.stalled = None;
+            return false;
+        }
+        let now = self.driver.now();
+        let late: Vec<_> =
+            state.deadlines.iter().filter(|&(_, &deadline)| deadline <= now).map(|(&id, _)| id).collect();
+        for &id in &late {
+            state.deadlines.remove(&id);
+            if state.core.request(id).is_some_and(|request| request.is_waiting()) {
+                state.core.fail(id, Failure::TimedOut);
+            }
+        }
+        let mut any = !late.is_empty();
+        state.stalled = match state.core.stalled() {
+            Some(id) => match state.stalled {
+                Some((before, since)) if before == id => {
+                    if now.saturating_sub(since) >= self.settings.stall_after {
+                        let bytes = state.core.request(id).map(|request| request.bytes).unwrap_or_default();
+                        state.core.fail(id, Failure::Stalled { bytes });
+                        any = true;
+                        None
+                    } else {
+                        Some((id, since))
+                    }
+                }
+                _ => Some((id, now)),
+            },
+            None => None,
+        };
+        self.route_all(state);
+        any
+    }
+
+    /// How long the device's thread may rest before something has to be looked at again.
+    pub(crate) fn patience(&self) -> Duration {
+        let state = lock(&self.state);
+        let now = self.driver.now();
+        let deadline = state.deadlines.values().min().copied();
+        let stall = state.stalled.map(|(_, since)| since + self.settings.stall_after);
+        let look = (state.core.gate_is_up() && stall.is_none()).then_some(now + Duration::from_millis(1));
+        let retry = (!state.refused_frees.is_empty()).then_some(now + Duration::from_millis(1));
+        [deadline, stall, look, retry]
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(Duration::from_secs(3600), |at| at.saturating_sub(now).max(Duration::from_micros(50)))
+    }
+
+    /// Whether a request waits in vain: for pins alone.
+    pub(crate) fn is_stalled(&self, id: crate::residency::RequestId) -> bool {
+        let state = lock(&self.state);
+        state.core.stalled() == Some(id)
+            && state.core.request(id).is_some_and(|request| {
+                matches!(request.outcome, Outcome::Queued | Outcome::Admitted)
+            })
+    }
+
+    /// Notes a use by work the crate did not queue itself, at the end of a queue.
+    pub(crate) fn note_foreign_use(&self, cell: &super::Cell, index: usize) {
+        let queue = self.queue(index);
+        let number = queue.number();
+        cell.note_use(index, number, true);
+        if index != COMPUTE || self.flags.has(Flags::TRACK) {
+            self.mark(queue, number);
+        }
+    }
+}

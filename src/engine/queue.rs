@@ -1,0 +1,235 @@
+//! One of a device's queues as the engine sees it: how far the host has queued work, how far the device has come,
+//! and the fences between.
+
+use super::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::driver::{Driver, Fence, QueueId, Result};
+use std::collections::VecDeque;
+
+/// The most queues of a device: compute, spill, restore, release, and four further compute queues.
+pub const QUEUES: usize = 8;
+/// The first compute queue.
+pub const COMPUTE: usize = 0;
+/// Copies to the host.
+pub const SPILL: usize = 1;
+/// Copies to the device.
+pub const RESTORE: usize = 2;
+/// Frees.
+pub const RELEASE: usize = 3;
+/// Where further compute queues start.
+pub const FURTHER: usize = 4;
+
+/// A queue. Work queued on it is numbered after it is queued, so a fence recorded later covers every number drawn.
+#[derive(Debug)]
+pub struct Queue {
+    /// The driver's name for it.
+    pub id: QueueId,
+    /// Its place among the device's queues.
+    pub index: usize,
+    begun: AtomicU64,
+    queued: AtomicU64,
+    done: AtomicU64,
+    base: AtomicU64,
+    waited: [AtomicU64; QUEUES],
+    submit: Mutex<()>,
+    marks: Mutex<Marks>,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    recorded: VecDeque<Mark>,
+    spent: Vec<Mark>,
+    needed: u64,
+    handing: u32,
+}
+
+/// A fence, the number it covers, and the queues that were told to wait for it, with the number they pass it by.
+#[derive(Debug)]
+struct Mark {
+    covers: u64,
+    fence: Fence,
+    waiters: Vec<(usize, u64)>,
+}
+
+impl Queue {
+    /// A queue with nothing on it.
+    pub fn new(id: QueueId, index: usize) -> Queue {
+        Queue {
+            id,
+            index,
+            begun: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            base: AtomicU64::new(0),
+            waited: std::array::from_fn(|_| AtomicU64::new(0)),
+            submit: Mutex::new(()),
+            marks: Mutex::new(Marks::default()),
+        }
+    }
+
+    /// Someone is about to queue work.
+    #[inline]
+    pub fn begin(&self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The work is queued, or was not; draws its number.
+    #[inline]
+    pub fn end(&self) -> u64 {
+        self.queued.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Work queued by a single call.
+    pub fn number(&self) -> u64 {
+        self.begin();
+        self.end()
+    }
+
+    /// How much work has begun to be queued.
+    pub fn begun(&self) -> u64 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    /// How much work has been queued.
+    pub fn queued(&self) -> u64 {
+        self.queued.load(Ordering::SeqCst)
+    }
+
+    /// How far the device is known to have come.
+    pub fn done(&self) -> u64 {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// The number that covers all uses not noted.
+    pub fn base(&self) -> u64 {
+        self.base.load(Ordering::Acquire)
+    }
+
+    /// Sets [`base`](Queue::base) to cover all that is queued so far.
+    pub fn rebase(&self) {
+        self.base.fetch_max(self.queued(), Ordering::AcqRel);
+    }
+
+    /// How far this queue already waits for another.
+    pub fn waited(&self, other: usize) -> u64 {
+        self.waited.get(other).map_or(u64::MAX, |waited| waited.load(Ordering::Acquire))
+    }
+
+    /// This queue was told to wait for another one's fence at `sequence`.
+    pub fn note_wait(&self, other: usize, sequence: u64) {
+        if let Some(waited) = self.waited.get(other) {
+            waited.fetch_max(sequence, Ordering::AcqRel);
+        }
+    }
+
+    /// A fence behind number `sequence`, recorded now if there is none yet; and the number it covers.
+    fn fence(&self, driver: &dyn Driver, sequence: u64) -> Result<(u64, Fence)> {
+        if let Some(mark) = self.mark(sequence) {
+            return Ok(mark);
+        }
+        let _submit = lock(&self.submit);
+        if let Some(mark) = self.mark(sequence) {
+            return Ok(mark);
+        }
+        let covers = self.queued();
+        let fence = driver.record(self.id)?;
+        lock(&self.marks).recorded.push_back(Mark { covers, fence, waiters: Vec::new() });
+        Ok((covers, fence))
+    }
+
+    fn mark(&self, sequence: u64) -> Option<(u64, Fence)> {
+        let marks = lock(&self.marks);
+        let at = marks.recorded.partition_point(|mark| mark.covers < sequence);
+        marks.recorded.get(at).map(|mark| (mark.covers, mark.fence))
+    }
+
+    /// Someone waits for number `sequence` to be done.
+    pub fn need(&self, sequence: u64) {
+        let mut marks = lock(&self.marks);
+        marks.needed = marks.needed.max(sequence);
+    }
+
+    /// Whether anyone waits for what is not done.
+    pub fn is_needed(&self) -> bool {
+        lock(&self.marks).needed > self.done()
+    }
+
+    /// Looks how far the device has come; true if further than before. Records the fences that could not be before.
+    pub fn poll(&self, driver: &dyn Driver) -> Result<bool> {
+        let needed = lock(&self.marks).needed;
+        if needed > self.done() && self.mark(needed).is_none() && self.queued() >= needed {
+            // A refusal now is tried again at the next look.
+            if let Err(error) = self.fence(driver, needed)
+                && error.kind == crate::driver::DriverErrorKind::Lost
+            {
+                return Err(error);
+            }
+        }
+        let mut came = false;
+        loop {
+            let head = lock(&self.marks).recorded.front().map(|mark| (mark.covers, mark.fence));
+            let Some((covers, fence)) = head else { break };
+            if !driver.is_passed(fence)? {
+                break;
+            }
+            let mut marks = lock(&self.marks);
+            if marks.recorded.front().is_some_and(|mark| mark.fence == fence)
+                && let Some(mark) = marks.recorded.pop_front()
+            {
+                marks.spent.push(mark);
+                self.done.fetch_max(covers, Ordering::AcqRel);
+                came = true;
+            }
+        }
+        Ok(came)
+    }
+
+    /// `fence` of this queue was handed to another queue to wait for; it passes it with number `sequence`.
+    pub fn told(&self, fence: Fence, other: usize, sequence: u64) {
+        let mut marks = lock(&self.marks);
+        let Marks { recorded, spent, .. } = &mut *marks;
+        let recorded = recorded.iter_mut().find(|mark| mark.fence == fence).map(|mark| &mut mark.waiters);
+        let spent = spent.iter_mut().find(|spent| spent.fence == fence).map(|spent| &mut spent.waiters);
+        if let Some(waiters) = recorded.or(spent) {
+            waiters.push((other, sequence));
+        }
+    }
+
+    /// Gives fences back that have passed and that no queue waits for any more.
+    pub fn retire(&self, driver: &dyn Driver, done: impl Fn(usize) -> u64) {
+        let mut free = Vec::new();
+        {
+            let mut marks = lock(&self.marks);
+            if marks.handing > 0 {
+                return;
+            }
+            marks.spent.retain_mut(|spent| {
+                spent.waiters.retain(|&(other, sequence)| done(other) < sequence);
+                if spent.waiters.is_empty() {
+                    free.push(spent.fence);
+                }
+                !spent.waiters.is_empty()
+            });
+        }
+        free.into_iter().for_each(|fence| driver.retire(fence));
+    }
+
+    /// Hands a fence behind `sequence` to `give`, and keeps every fence of this queue from being given back
+    /// meanwhile.
+    pub fn with_fence<T>(
+        &self,
+        driver: &dyn Driver,
+        sequence: u64,
+        give: impl FnOnce(u64, Fence) -> Result<T>,
+    ) -> Result<Option<T>> {
+        if self.done() >= sequence {
+            return Ok(None);
+        }
+        lock(&self.marks).handing += 1;
+        let given = match self.fence(driver, sequence) {
+            Ok((covers, fence)) => give(covers, fence).map(Some),
+            Err(error) => Err(error),
+        };
+        lock(&self.marks).handing -= 1;
+        given
+    }
+}

@@ -1,0 +1,122 @@
+//! What the state lock guards: the core, and what stands between its decisions and the driver's completions.
+
+use super::{Cell, Owner, Settings, access::HostOp, due::Due, jobs::Job};
+use crate::{
+    driver::DriverError,
+    residency::{Bytes, Core, RequestId, Slot},
+};
+use event_listener::Event;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    panic::Location,
+    sync::Arc,
+    thread::ThreadId,
+    time::Duration,
+};
+
+/// What a new buffer is to be.
+#[derive(Debug)]
+pub struct Spec {
+    /// Its device.
+    pub owner: Arc<Owner>,
+    /// The bytes that were asked for.
+    pub bytes: u64,
+    /// Cleared to zero.
+    pub cleared: bool,
+    /// Never to move.
+    pub fixed: bool,
+    /// Where it comes from.
+    pub tag: Option<Arc<str>>,
+}
+
+/// Who holds pins, for the report of a stall.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    /// What is held: a residency guard, or a launch.
+    pub what: &'static str,
+    /// Where it was taken.
+    pub place: &'static Location<'static>,
+    /// By which thread.
+    pub thread: ThreadId,
+    /// The bytes held.
+    pub bytes: u64,
+    /// The first buffer's tag.
+    pub tag: Option<Arc<str>>,
+}
+
+/// The engine's state.
+#[derive(Debug)]
+pub struct State {
+    /// The decisions.
+    pub core: Core<Arc<Cell>>,
+    /// What lost the device.
+    pub lost: Option<DriverError>,
+    /// What the new buffers of requests are to be.
+    pub(super) specs: BTreeMap<RequestId, Spec>,
+    /// New buffers not yet taken by who asked.
+    pub(super) fresh: BTreeMap<RequestId, Arc<Cell>>,
+    pub(super) bells: BTreeMap<RequestId, Arc<Event>>,
+    /// What follows when a queue has done a number.
+    pub(super) due: BTreeMap<(usize, u64, u64), Due>,
+    /// Jobs that wait for launches being queued, with how many those are on each queue.
+    pub(super) settling: VecDeque<(Vec<(usize, u64)>, usize, Job)>,
+    /// Host operations that wait for a restore to be queued.
+    pub(super) deferred: VecDeque<(Slot, Arc<HostOp>)>,
+    pub(super) deadlines: BTreeMap<RequestId, Duration>,
+    pub(super) stalled: Option<(RequestId, Duration)>,
+    /// Who holds pins, where that is known.
+    pub holders: BTreeMap<u64, Holder>,
+    /// Frees the driver refused, for another try.
+    pub(super) refused_frees: Vec<Job>,
+    /// Cells to be dropped once the lock is given up.
+    pub(super) retired: Vec<Arc<Cell>>,
+    /// Bells to be rung once the lock is given up.
+    pub(super) ringing: Vec<Arc<Event>>,
+    next: u64,
+}
+
+impl State {
+    pub(super) fn new(budget: Bytes, settings: &Settings) -> State {
+        State {
+            core: Core::new(budget, settings.policy, settings.hook.is_some()),
+            lost: None,
+            specs: BTreeMap::new(),
+            fresh: BTreeMap::new(),
+            bells: BTreeMap::new(),
+            due: BTreeMap::new(),
+            settling: VecDeque::new(),
+            deferred: VecDeque::new(),
+            deadlines: BTreeMap::new(),
+            stalled: None,
+            holders: BTreeMap::new(),
+            refused_frees: Vec::new(),
+            retired: Vec::new(),
+            ringing: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Draws a number that no other entry has.
+    pub fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Nothing is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.due.is_empty() && self.settling.is_empty() && self.deferred.is_empty()
+    }
+
+    /// The device is lost: what the host waits for of it fails.
+    pub(super) fn fail_operations(&mut self) {
+        for (_, due) in std::mem::take(&mut self.due) {
+            due.lost(&mut self.core);
+        }
+        for (_, _, job) in std::mem::take(&mut self.settling) {
+            job.lost(&mut self.core);
+        }
+        for (_, op) in std::mem::take(&mut self.deferred) {
+            op.fail(crate::residency::Failure::Lost);
+        }
+    }
+}

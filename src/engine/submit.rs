@@ -1,0 +1,114 @@
+//! What happens around a launch's closure: order before it, numbers after it.
+
+use super::{
+    Cell, Engine, Flags,
+    queue::Queue,
+    sync::{MutexGuard, lock},
+};
+use crate::residency::{Failure, WordCell};
+use event_listener::Listener;
+use std::{cell::Cell as StdCell, sync::Arc, time::Duration};
+
+thread_local! {
+    static IN_ORDER: StdCell<bool> = const { StdCell::new(false) };
+}
+
+/// A launch being queued. Dropping it draws the number and notes the uses, also when the closure panics.
+#[derive(Debug)]
+pub struct Submitting<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> {
+    engine: &'e Engine,
+    queue: &'e Queue,
+    uses: U,
+    _ordering: Option<Ordering<'e>>,
+}
+
+/// With more than one compute queue, launches are queued one at a time, so that those that share a buffer are in order.
+#[derive(Debug)]
+struct Ordering<'e>(#[allow(dead_code)] MutexGuard<'e, ()>);
+
+impl Drop for Ordering<'_> {
+    fn drop(&mut self) {
+        IN_ORDER.set(false);
+    }
+}
+
+impl Engine {
+    /// Starts to queue a launch on the queue at `index`: what its buffers' uses on other queues ask for is waited for,
+    /// on the device.
+    ///
+    /// # Errors
+    ///
+    /// The device is lost, a wait was refused, or this thread is queueing another launch.
+    #[inline]
+    pub fn begin_submit<'e, U>(&'e self, index: usize, uses: U) -> Result<Submitting<'e, U>, Failure>
+    where
+        U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone,
+    {
+        let queue = self.queue(index);
+        queue.begin();
+        let mut ordering = None;
+        if self.flags.has(Flags::TRACK | Flags::LOST | Flags::MULTI) {
+            match self.order_launch(queue, uses.clone()) {
+                Ok(turn) => ordering = turn,
+                Err(failure) => {
+                    queue.end();
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(Submitting { engine: self, queue, uses, _ordering: ordering })
+    }
+
+    #[cold]
+    fn order_launch<'e, U>(&'e self, queue: &Queue, uses: U) -> Result<Option<Ordering<'e>>, Failure>
+    where
+        U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone,
+    {
+        if self.flags.has(Flags::LOST) {
+            return Err(Failure::Lost);
+        }
+        while uses.clone().any(|(cell, _)| cell.load().is_closed()) {
+            // A host operation decided earlier comes first; it may be waiting for this very launch to stand back.
+            queue.end();
+            let opened = self.bell.listen();
+            self.pump();
+            if uses.clone().any(|(cell, _)| cell.load().is_closed()) {
+                opened.wait_timeout(Duration::from_millis(10));
+            }
+            queue.begin();
+        }
+        let turn = if self.flags.has(Flags::MULTI) {
+            if IN_ORDER.replace(true) {
+                return Err(Failure::Misuse("a launch is submitted within the closure of another"));
+            }
+            Some(Ordering(lock(&self.ordering)))
+        } else {
+            None
+        };
+        for (cell, writes) in uses {
+            self.order(queue, cell, !writes).map_err(|error| self.failure(error))?;
+        }
+        Ok(turn)
+    }
+
+    #[cold]
+    fn note_launch<'e>(&self, queue: &Queue, number: u64, uses: impl Iterator<Item = (&'e Arc<Cell>, bool)>) {
+        for (cell, writes) in uses {
+            cell.note_use(queue.index, number, writes);
+        }
+        self.mark(queue, number);
+        if self.flags.has(Flags::SETTLE) {
+            self.pump();
+        }
+    }
+}
+
+impl<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> Drop for Submitting<'e, U> {
+    #[inline]
+    fn drop(&mut self) {
+        let number = self.queue.end();
+        if self.engine.flags.has(Flags::TRACK | Flags::SETTLE) {
+            self.engine.note_launch(self.queue, number, self.uses.clone());
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Waits: a request's future, and the one way to wait for any of the crate's futures without a runtime.
+
+use super::{
+    Cell, Engine, Owner,
+    access::HostOp,
+    state::Spec,
+    sync::{Ordering, lock},
+};
+use crate::residency::{Ask, Failure, Outcome, RequestId};
+use event_listener::{Event, EventListener};
+use std::{
+    cell::Cell as StdCell,
+    future::Future,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    thread::Thread,
+    time::Duration,
+};
+
+thread_local! {
+    static BLOCKING: StdCell<bool> = const { StdCell::new(false) };
+}
+
+/// Looks, listens, looks again, and waits. On a computed clock it moves time on when nobody else has anything to do.
+#[derive(Debug, Default)]
+struct Watch {
+    listener: Option<EventListener>,
+    seen: Option<u64>,
+    fruitless: u32,
+}
+
+/// On a computed clock, how many rounds without any change say that only the clock can help.
+const FRUITLESS: u32 = 1000;
+
+impl Watch {
+    fn poll<T>(
+        &mut self,
+        engine: &Engine,
+        event: &Event,
+        cx: &mut Context<'_>,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Poll<T> {
+        loop {
+            if let Some(found) = look() {
+                self.listener = None;
+                return Poll::Ready(found);
+            }
+            match &mut self.listener {
+                None => self.listener = Some(event.listen()),
+                Some(listener) => match Pin::new(listener).poll(cx) {
+                    Poll::Ready(()) => self.listener = None,
+                    Poll::Pending if engine.driver.caps().computed_clock => {
+                        if !self.compute(engine) {
+                            cx.waker().wake_by_ref();
+                            return Poll::Pending;
+                        }
+                    }
+                    Poll::Pending => return Poll::Pending,
+                },
+            }
+        }
+    }
+
+    /// Moves computed time on, if nothing else has happened since the last poll; true to look again at once.
+    fn compute(&mut self, engine: &Engine) -> bool {
+        let now = engine.activity.load(Ordering::Relaxed);
+        if self.seen != Some(now) {
+            self.seen = Some(now);
+            return false;
+        }
+        self.seen = None;
+        if engine.turn() || engine.driver.advance() {
+            engine.turn();
+            self.fruitless = 0;
+            return true;
+        }
+        self.fruitless += 1;
+        if self.fruitless >= FRUITLESS {
+            self.fruitless = 0;
+            engine.turn();
+            engine.driver.charge(engine.settings.stall_after + Duration::from_nanos(1));
+            engine.turn();
+        }
+        false
+    }
+}
+
+/// A request under way. Dropped, it is as if it had not been asked, but for copies already started.
+#[derive(Debug)]
+pub struct Wait {
+    owner: Arc<Owner>,
+    id: RequestId,
+    bell: Arc<Event>,
+    watch: Watch,
+    taken: bool,
+}
+
+impl Wait {
+    /// Asks. What can be done at once is done before this returns.
+    pub fn new(owner: &Arc<Owner>, ask: Ask, stamp: u64, spec: Option<Spec>) -> Wait {
+        let bell = Arc::new(Event::new());
+        let id = {
+            let mut state = lock(&owner.engine.state);
+            let id = state.core.ask(ask, stamp);
+            if let Some(spec) = spec {
+                state.specs.insert(id, spec);
+            }
+            state.bells.insert(id, bell.clone());
+            if state.lost.is_some() {
+                state.core.fail(id, Failure::Lost);
+            }
+            id
+        };
+        owner.engine.pump();
+        Wait { owner: owner.clone(), id, bell, watch: Watch::default(), taken: false }
+    }
+
+    /// Fails the request if it has not ended in `patience` from now.
+    pub fn within(&self, patience: Duration) {
+        let engine = &self.owner.engine;
+        let deadline = engine.driver.now().saturating_add(patience);
+        lock(&engine.state).deadlines.insert(self.id, deadline);
+        engine.driver.unpark();
+    }
+
+    /// Waits for the request's end.
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<RequestId, Failure>> {
+        let engine = &self.owner.engine;
+        let id = self.id;
+        self.watch.poll(engine, &self.bell, cx, || {
+            loop {
+                let outcome = lock(&engine.state).core.request(id).map(|r| (r.outcome.clone(), r.bytes));
+                match outcome {
+                    Some((Outcome::Done, _)) => return Some(Ok(id)),
+                    Some((Outcome::Failed(failure), _)) => return Some(Err(failure)),
+                    Some((Outcome::AskHook, bytes)) => engine.run_hook(id, bytes),
+                    Some(_) if BLOCKING.get() && engine.is_held_by_caller() && engine.is_stalled(id) => {
+                        let mut state = lock(&engine.state);
+                        let bytes = state.core.request(id).map(|request| request.bytes).unwrap_or_default();
+                        state.core.fail(id, Failure::Stalled { bytes });
+                    }
+                    Some(_) => return None,
+                    None => return Some(Err(Failure::Misuse("the request was taken twice"))),
+                }
+            }
+        })
+    }
+
+    /// Ends the wait of a request for a new buffer that is done; the buffer.
+    pub fn into_buffer(mut self) -> Option<Arc<Cell>> {
+        self.taken = true;
+        let mut state = lock(&self.owner.engine.state);
+        self.forget_in(&mut state);
+        state.core.take_request(self.id);
+        state.fresh.remove(&self.id)
+    }
+
+    /// Ends the wait of a request that is done. Its pins are the caller's now, and it is in the core until
+    /// [`Engine::end_request`].
+    pub fn into_id(mut self) -> RequestId {
+        self.taken = true;
+        let mut state = lock(&self.owner.engine.state);
+        self.forget_in(&mut state);
+        self.id
+    }
+
+    fn forget_in(&self, state: &mut super::state::State) {
+        state.bells.remove(&self.id);
+        state.deadlines.remove(&self.id);
+        state.specs.remove(&self.id);
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        if self.taken {
+            return;
+        }
+        let engine = &self.owner.engine;
+        let fresh = {
+            let mut state = lock(&engine.state);
+            self.forget_in(&mut state);
+            let fresh = state.fresh.remove(&self.id);
+            state.core.cancel(self.id);
+            fresh
+        };
+        if let Some(cell) = fresh {
+            engine.drop_handle(&cell);
+        }
+        engine.pump();
+        engine.ring();
+    }
+}
+
+/// A host operation under way.
+#[derive(Debug, Default)]
+pub struct OpWait {
+    watch: Watch,
+}
+
+impl OpWait {
+    /// Waits for the operation's end.
+    pub fn poll(&mut self, engine: &Engine, op: &HostOp, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.watch.poll(engine, &op.event, cx, || op.outcome())
+    }
+}
+
+/// A wait for all that is queued on a device.
+#[derive(Debug, Default)]
+pub struct IdleWait {
+    watch: Watch,
+    until: Option<Vec<(usize, u64)>>,
+}
+
+impl IdleWait {
+    /// Waits until all that was queued at the first poll is done, and what followed from it.
+    pub fn poll(&mut self, engine: &Engine, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if self.until.is_none() {
+            let until: Vec<_> = engine.queues().map(|queue| (queue.index, queue.queued())).collect();
+            for &(index, number) in &until {
+                engine.queue(index).need(number);
+            }
+            self.until = Some(until);
+            engine.driver.unpark();
+            engine.turn();
+        }
+        let until = self.until.as_deref().unwrap_or_default();
+        self.watch.poll(engine, &engine.bell, cx, || {
+            if engine.flags.has(super::Flags::LOST) {
+                return Some(Err(Failure::Lost));
+            }
+            let done = until.iter().all(|&(index, number)| engine.queue(index).done() >= number);
+            (done && engine.is_quiet()).then_some(Ok(()))
+        })
+    }
+}
+
+impl Engine {
+    /// Whether the calling thread holds pins that it is known for.
+    fn is_held_by_caller(&self) -> bool {
+        let thread = std::thread::current().id();
+        lock(&self.state).holders.values().any(|holder| holder.thread == thread)
+    }
+
+    /// The launch or guard that a request's pins were for has ended; `queued` says whether a launch's work was.
+    pub fn end_request(&self, id: RequestId, queued: bool) {
+        self.change(|core| {
+            if let Some(request) = core.take_request(id)
+                && let Ask::Uses(wants) = request.ask
+            {
+                for want in wants.iter().filter(|want| want.overwrites) {
+                    if queued {
+                        core.overwritten(want.slot, id);
+                    } else {
+                        core.room_unused(want.slot, id);
+                    }
+                }
+            }
+        });
+    }
+
+    /// A watched buffer's last pin has been dropped.
+    pub fn unpinned(&self, cell: &Cell) {
+        self.change(|core| core.unpinned(cell.slot()));
+    }
+
+    /// Drops one handle of a buffer, and the buffer with the last.
+    pub fn drop_handle(&self, cell: &Arc<Cell>) {
+        if cell.drop_handle() {
+            self.change(|core| core.drop_buffer(cell.slot()));
+        }
+    }
+}
+
+struct Parker {
+    thread: Thread,
+    woken: std::sync::atomic::AtomicBool,
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, std::sync::atomic::Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+/// Waits for a future on this thread, without a runtime.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    struct Leave(bool);
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            BLOCKING.set(self.0);
+        }
+    }
+    let _leave = Leave(BLOCKING.replace(true));
+    let parker =
+        Arc::new(Parker { thread: std::thread::current(), woken: std::sync::atomic::AtomicBool::new(false) });
+    let waker = Waker::from(parker.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
+            return output;
+        }
+        while !parker.woken.swap(false, std::sync::atomic::Ordering::Acquire) {
+            std::thread::park();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Claims on victims: from the choice to the release, and back.
+
+use super::{
+    Bytes, Core, Decision, Failure, Phase, Policy, RequestId, Slot, Step, WordCell,
+    record::{Claim, HostCopy},
+};
+
+impl<C: WordCell + Clone> Core<C> {
+    /// Counts a buffer whose word was just closed out of the decided book, and sets out to release it.
+    pub(super) fn claim(&mut self, slot: Slot, request: Option<RequestId>) {
+        let serial = self.number();
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.claimed = Some(Claim { request, serial, copied: false });
+        record.present = false;
+        self.books.decided = self.books.decided.minus(record.bytes);
+        self.claims.insert(serial, slot);
+        self.try_release(slot);
+    }
+
+    /// A closed word that was not claimed after all.
+    pub(super) fn reopen(&mut self, slot: Slot) {
+        if let Some(record) = self.records.get_mut(slot) {
+            record.cell.set(|word| word.with_closed(false));
+            self.order.list(slot, record);
+        }
+    }
+
+    /// Takes a claimed buffer back. A copy under way goes on, and leaves it clean unless it is written meanwhile.
+    pub(super) fn unclaim(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        let Some(claim) = record.claimed.take() else { return };
+        record.present = true;
+        let closed = record.ops > 0;
+        record.cell.set(|word| word.with_closed(closed));
+        self.claims.remove(&claim.serial);
+        self.books.decided = self.books.decided.plus(record.bytes);
+        self.order.list(slot, record);
+        self.tell_spill_waiters(slot);
+    }
+
+    /// Takes back the claims made for a request that needs them no more, as far as there is room.
+    pub(super) fn unclaim_surplus(&mut self, id: RequestId) {
+        let made: Vec<Slot> = self.claims.values().rev().copied().collect();
+        for slot in made {
+            let Some(record) = self.records.get(slot) else { continue };
+            let for_it = record.claimed.is_some_and(|claim| claim.request == Some(id));
+            if for_it && self.books.decided.plus(record.bytes) <= self.budget() && !record.dropped {
+                self.unclaim(slot);
+            }
+        }
+    }
+
+    /// Takes the next step of a claim: a copy out if the bytes are needed and the host has none, else the release.
+    pub(super) fn try_release(&mut self, slot: Slot) {
+        let token = self.number();
+        let policy = self.policy;
+        let Some(record) = self.records.get_mut(slot) else { return };
+        let Some(claim) = record.claimed else { return };
+        if record.copying.is_some() || record.ops > 0 || record.cell.load().phase() != Phase::Resident {
+            return;
+        }
+        let dirty = record.cell.load().is_dirty();
+        let plain = policy == Policy::Plain && !claim.copied && record.host == HostCopy::Held;
+        if dirty || plain {
+            record.cell.set(|word| word.with_dirty(false));
+            record.copying = Some(token);
+            self.decide(Decision::CopyOut { slot, token });
+            return;
+        }
+        let released = self.take_step(slot, Step::Release, |word| {
+            (word.pins() == 0 && !word.is_dirty()).then_some(word.with_closed(false))
+        });
+        let Some(record) = self.records.get_mut(slot).filter(|_| released) else { return };
+        record.claimed = None;
+        record.memory = false;
+        let (cell, bytes) = (record.cell.clone(), record.bytes);
+        self.claims.remove(&claim.serial);
+        self.books.spilled(bytes, claim.copied);
+        self.decide(Decision::Free { cell, bytes });
+        self.tell_spill_waiters(slot);
+    }
+
+    fn tell_spill_waiters(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        for id in std::mem::take(&mut record.spill_waiters) {
+            self.one_less(id);
+        }
+    }
+
+    /// A copy out has ended: the host copy is current, unless the buffer was written meanwhile.
+    pub fn copied_out(&mut self, slot: Slot, token: u64) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        self.books.totals.copied_out = self.books.totals.copied_out.plus(record.bytes);
+        if record.copying != Some(token) {
+            return;
+        }
+        record.copying = None;
+        record.host = HostCopy::Held;
+        if let Some(claim) = &mut record.claimed {
+            claim.copied = true;
+        }
+        if record.cell.load().is_dirty() {
+            self.drop_host(slot);
+        }
+        self.try_release(slot);
+        self.finish_drop(slot);
+    }
+
+    /// A copy out could not be queued: the buffer stays where it is, and whoever needed its room is told.
+    pub fn copy_out_refused(&mut self, slot: Slot, token: u64, failure: Failure) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        if record.copying != Some(token) {
+            return;
+        }
+        record.copying = None;
+        record.cell.set(|word| word.with_dirty(true));
+        let claim = record.claimed;
+        let waiting = record.spill_waiters.clone();
+        self.unclaim(slot);
+        for id in waiting.into_iter().chain(claim.and_then(|claim| claim.request)) {
+            if self.requests.get(id).is_some_and(|request| request.is_waiting()) {
+                self.fail(id, failure.clone());
+            }
+        }
+        self.fail_what_no_longer_fits(&failure);
+        self.finish_drop(slot);
+    }
+
+    /// After a claim that came to nothing, the last requests admitted give way until the rest fits.
+    fn fail_what_no_longer_fits(&mut self, failure: &Failure) {
+        while self.is_over_budget() && self.claims.is_empty() {
+            let Some(grant) = self.grants.back().cloned() else { return };
+            let before = self.grants.len();
+            self.fail_grant(&grant, failure.clone());
+            if self.grants.len() >= before {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn drop_host(&mut self, slot: Slot) {
+        if let Some(record) = self.records.get_mut(slot)
+            && record.host == HostCopy::Held
+        {
+            record.host = HostCopy::None;
+            self.decide(Decision::DropHost(slot));
+        }
+    }
+
+    /// The bytes of all claims under way.
+    pub fn claimed_bytes(&self) -> Bytes {
+        self.claims.values().filter_map(|&slot| self.records.get(slot)).map(|record| record.bytes).sum()
+    }
+}

@@ -1,0 +1,297 @@
+//! All that is decided about one device's buffers. Every entry leaves the books in balance.
+
+use super::{
+    Ask, Books, Bytes, Decision, Failure, Outcome, Record, Request, RequestId, Slot, Step, StepRecord, Table,
+    WordCell,
+    decision::Grant,
+    recency::Recency,
+    record::{HostCopy, Place},
+    requests::Requests,
+    state::Steps,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Which copies are made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum Policy {
+    /// Every spill copies out and every restore copies in: the plain yardstick.
+    Plain,
+    /// A clean buffer is spilled without a copy, and one that is overwritten whole comes back without one.
+    #[default]
+    Aware,
+}
+
+/// The decisions of one device.
+#[derive(Debug)]
+pub struct Core<C> {
+    pub(super) records: Table<Record<C>>,
+    pub(super) order: Recency,
+    pub(super) books: Books,
+    pub(super) requests: Requests,
+    pub(super) grants: VecDeque<Grant>,
+    pub(super) issued: usize,
+    pub(super) claims: BTreeMap<u64, Slot>,
+    pub(super) decisions: VecDeque<Decision<C>>,
+    pub(super) steps: Steps,
+    pub(super) policy: Policy,
+    pub(super) has_hook: bool,
+    pub(super) shrink: bool,
+    /// In the decided book for requests, not for a buffer.
+    pub(super) asked: Bytes,
+    pub(super) exported: Bytes,
+    budget: Bytes,
+    next: u64,
+}
+
+impl<C: WordCell + Clone> Core<C> {
+    /// A device without buffers.
+    pub fn new(budget: Bytes, policy: Policy, has_hook: bool) -> Core<C> {
+        Core {
+            records: Table::default(),
+            order: Recency::default(),
+            books: Books::default(),
+            requests: Requests::default(),
+            grants: VecDeque::new(),
+            issued: 0,
+            claims: BTreeMap::new(),
+            decisions: VecDeque::new(),
+            steps: Steps::default(),
+            policy,
+            has_hook,
+            shrink: false,
+            asked: Bytes::ZERO,
+            exported: Bytes::ZERO,
+            budget,
+            next: 0,
+        }
+    }
+
+    /// Asks for something; [`step`](Core::step) answers.
+    pub fn ask(&mut self, ask: Ask, stamp: u64) -> RequestId {
+        let bytes = match &ask {
+            Ask::Uses(wants) => {
+                wants.iter().filter_map(|want| self.records.get(want.slot)).map(|record| record.bytes).sum()
+            }
+            Ask::Fresh(bytes) | Ask::Room(bytes) => *bytes,
+            Ask::Spill(_) => Bytes::ZERO,
+        };
+        self.requests.push(ask, stamp, bytes)
+    }
+
+    /// Decides all that can be decided now.
+    pub fn step(&mut self) {
+        self.shrink_to_budget();
+        while self.admit_next() | self.pump_grants() {}
+    }
+
+    /// The next thing to do.
+    pub fn next_decision(&mut self) -> Option<Decision<C>> {
+        self.decisions.pop_front()
+    }
+
+    /// Whether new requests must queue behind those that wait.
+    pub fn gate_is_up(&self) -> bool {
+        !self.requests.queue.is_empty() || self.grants.iter().any(Grant::is_refused)
+    }
+
+    /// Whether memory is short enough for the last use of each buffer to matter.
+    pub fn is_pressed(&self) -> bool {
+        self.books.spilled > Bytes::ZERO || !self.claims.is_empty() || self.gate_is_up()
+    }
+
+    /// The request that waits for pins alone, with nothing on its way.
+    pub fn stalled(&self) -> Option<RequestId> {
+        let under_way = !self.claims.is_empty()
+            || self.issued > 0
+            || self.books.leaving > Bytes::ZERO
+            || self.records.iter().any(|(_, record)| record.ops > 0 || record.holds > 0 || record.coming);
+        if let Some(grant) = self.grants.front() {
+            return if grant.waits_for_pins() && self.nothing_but_pins() { self.asker(grant) } else { None };
+        }
+        if under_way {
+            return None;
+        }
+        self.requests.queue.iter().copied().find(|&id| {
+            self.requests.get(id).is_some_and(|request| matches!(request.outcome, Outcome::Queued))
+        })
+    }
+
+    fn nothing_but_pins(&self) -> bool {
+        self.claims.is_empty() && self.issued == 0 && self.books.leaving == Bytes::ZERO
+    }
+
+    /// The most bytes of live buffers the device may hold.
+    pub fn budget(&self) -> Bytes {
+        self.budget
+    }
+
+    /// Sets the budget. Lowered, it spills at once what may be spilled, and the rest as pins end.
+    pub fn set_budget(&mut self, budget: Bytes) {
+        self.budget = budget;
+        self.shrink = true;
+    }
+
+    /// Whether live buffers hold more than the budget.
+    pub fn is_over_budget(&self) -> bool {
+        self.books.decided > self.budget
+    }
+
+    /// The books.
+    pub fn books(&self) -> &Books {
+        &self.books
+    }
+
+    /// The books, for peaks and for copies the core does not see.
+    pub fn books_mut(&mut self) -> &mut Books {
+        &mut self.books
+    }
+
+    /// One buffer.
+    pub fn record(&self, slot: Slot) -> Option<&Record<C>> {
+        self.records.get(slot)
+    }
+
+    /// All buffers.
+    pub fn records(&self) -> impl Iterator<Item = (Slot, &Record<C>)> {
+        self.records.iter()
+    }
+
+    /// A request, until it is taken.
+    pub fn request(&self, id: RequestId) -> Option<&Request> {
+        self.requests.get(id)
+    }
+
+    /// All requests.
+    pub fn requests(&self) -> impl Iterator<Item = (RequestId, &Request)> {
+        self.requests.iter()
+    }
+
+    /// Takes an ended request out.
+    pub fn take_request(&mut self, id: RequestId) -> Option<Request> {
+        self.requests.remove(id)
+    }
+
+    /// The steps taken since this was last asked.
+    pub fn drain_steps(&mut self) -> impl Iterator<Item = StepRecord> + '_ {
+        self.steps.drain()
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        self.next = self.next.wrapping_add(1);
+        self.next
+    }
+
+    pub(super) fn decide(&mut self, decision: Decision<C>) {
+        self.decisions.push_back(decision);
+    }
+
+    /// Takes one step of the table: the word, and the record of it. False if the word is not where the step starts.
+    pub(super) fn take_step(&mut self, slot: Slot, step: Step, also: impl Fn(super::Word) -> Option<super::Word>) -> bool {
+        let Some(record) = self.records.get(slot) else { return false };
+        let (from, to) = step.phases();
+        let moved = record.cell.update(|word| {
+            if word.phase() == from { also(word).map(|word| word.with_phase(to)) } else { None }
+        });
+        if moved.is_some() {
+            let (age, bytes) = (record.age, record.bytes.0);
+            self.steps.push(StepRecord { slot, age, step, bytes });
+        }
+        moved.is_some()
+    }
+
+    pub(super) fn wake(&mut self, id: RequestId, outcome: Outcome) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.outcome = outcome;
+            self.decide(Decision::Wake(id));
+        }
+    }
+
+    /// One thing less that a request waits for.
+    pub(super) fn one_less(&mut self, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.missing = request.missing.saturating_sub(1);
+            if request.missing == 0 {
+                self.wake(id, Outcome::Done);
+            }
+        }
+    }
+
+    /// Adds a buffer that has its memory.
+    pub(super) fn add(&mut self, cell: C, bytes: Bytes, fixed: bool) -> Slot {
+        let age = self.number();
+        let mut record = Record::new(cell, bytes, age);
+        record.fixed = fixed;
+        if fixed {
+            record.cell.set(|word| word.with_exported(true));
+            self.books.fixed = self.books.fixed.plus(bytes);
+        }
+        let slot = self.records.insert(record);
+        self.list(slot);
+        slot
+    }
+
+    pub(super) fn list(&mut self, slot: Slot) {
+        if let Some(record) = self.records.get_mut(slot) {
+            self.order.list(slot, record);
+        }
+    }
+
+    pub(super) fn unpin(&mut self, slot: Slot) {
+        if let Some(record) = self.records.get(slot) {
+            record.cell.set(super::Word::without_pin);
+            self.unpinned(slot);
+        }
+    }
+
+    /// The last pin of a watched buffer, or its last export, has ended.
+    pub fn unpinned(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        let word = record.cell.load();
+        if record.place == Place::Aside && word.pins() == 0 && !word.is_exported() {
+            record.place = Place::Off;
+            record.cell.set(|word| word.with_watched(false));
+            self.list(slot);
+            self.shrink = true;
+        }
+        self.finish_drop(slot);
+    }
+
+    /// Fails a request: it holds nothing any more.
+    pub fn fail(&mut self, id: RequestId, failure: Failure) {
+        self.abandon(id);
+        self.requests.unqueue(id);
+        self.wake(id, Outcome::Failed(failure));
+    }
+
+    /// Takes back a request that no one waits for. What is under way goes on; the rest is as if not asked.
+    pub fn cancel(&mut self, id: RequestId) {
+        if let Some(request) = self.requests.get(id) {
+            let done = matches!(request.outcome, Outcome::Failed(_));
+            if !done {
+                self.abandon(id);
+            }
+            self.requests.remove(id);
+        }
+    }
+
+    /// Fails every request: the device is lost.
+    pub fn lose(&mut self) {
+        let waiting: Vec<RequestId> = self
+            .requests
+            .iter()
+            .filter(|(_, request)| !matches!(request.outcome, Outcome::Done | Outcome::Failed(_)))
+            .map(|(id, _)| id)
+            .collect();
+        for id in waiting {
+            self.fail(id, Failure::Lost);
+        }
+    }
+
+    /// Whether the host copy of a buffer is what a reader must see: current, and the device copy not newer.
+    pub fn host_is_current(&self, slot: Slot) -> bool {
+        self.records.get(slot).is_some_and(|record| {
+            record.host == HostCopy::Held && !record.cell.load().is_dirty() && record.copying.is_none()
+        })
+    }
+}

@@ -1,0 +1,281 @@
+//! What the engine reports of the work it was given.
+
+use super::{
+    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, Policy, RequestId, Slot, Step, WordCell,
+    decision::{Grant, GrantFor},
+    record::HostCopy,
+};
+
+impl<C: WordCell + Clone> Core<C> {
+    /// Device memory for a new buffer is there. Gives the buffer's place; none if no one waits for it any more,
+    /// and the memory is to be freed, which [`left`](Core::left) then reports.
+    pub fn allocated_fresh(&mut self, grant: &Grant, cell: C, fixed: bool) -> Option<Slot> {
+        self.settle(grant);
+        let GrantFor::Fresh(id) = grant.want else { return None };
+        self.unask(grant.bytes);
+        if self.requests.get(id).is_none_or(|request| !request.is_waiting()) {
+            self.books.leaving = self.books.leaving.plus(grant.bytes);
+            return None;
+        }
+        self.books.decided = self.books.decided.plus(grant.bytes);
+        self.books.take(grant.bytes);
+        let slot = self.add(cell, grant.bytes, fixed);
+        self.one_less(id);
+        Some(slot)
+    }
+
+    /// Adds a buffer that needs no grant: one without bytes, or foreign memory.
+    pub fn add_ungranted(&mut self, cell: C, bytes: Bytes) -> Slot {
+        let slot = self.add(cell, bytes, false);
+        if let Some(record) = self.records.get_mut(slot) {
+            record.foreign = bytes > Bytes::ZERO;
+            record.present = !record.foreign;
+            record.memory = !record.foreign;
+            record.cell.set(|word| word.with_exported(true));
+            self.order.unlist(slot, record);
+            self.books.foreign = self.books.foreign.plus(bytes);
+            record.present = true;
+        }
+        slot
+    }
+
+    /// The room others asked for is there.
+    pub fn allocated_room(&mut self, grant: &Grant) {
+        self.settle(grant);
+        self.unask(grant.bytes);
+        if let GrantFor::Room(id) = grant.want {
+            self.one_less(id);
+        }
+    }
+
+    /// Device memory for a spilled buffer is there. False if no one waits for it any more, and the memory is to be
+    /// freed, which [`left`](Core::left) then reports.
+    pub fn allocated(&mut self, grant: &Grant) -> bool {
+        self.settle(grant);
+        let (GrantFor::Restore(slot) | GrantFor::Overwrite(slot)) = grant.want else { return false };
+        let overwriter = self.overwriter(slot);
+        let discarded = self.is_discarded(slot);
+        let copied = matches!(grant.want, GrantFor::Restore(_));
+        let Some(record) = self.records.get_mut(slot) else { return false };
+        if record.waiters.is_empty() {
+            self.books.leaving = self.books.leaving.plus(grant.bytes);
+            self.not_coming(slot);
+            self.finish_drop(slot);
+            return false;
+        }
+        record.memory = true;
+        self.books.take(grant.bytes);
+        if let Some(id) = overwriter.filter(|_| !copied) {
+            record.coming = false;
+            record.room = Some(id);
+            record.waiters.clear();
+            self.one_less(id);
+        } else if discarded {
+            self.arrive_empty(slot);
+        } else {
+            self.decide(Decision::CopyIn(slot));
+        }
+        true
+    }
+
+    fn settle(&mut self, grant: &Grant) {
+        self.books.reserved = self.books.reserved.minus(grant.bytes);
+        self.issued = self.issued.saturating_sub(1);
+    }
+
+    /// A buffer whose contents no one needs has device memory again.
+    fn arrive_empty(&mut self, slot: Slot) {
+        let writes = self.is_written_by_waiters(slot);
+        self.take_step(slot, Step::Overwrite, |word| Some(word.with_dirty(writes)));
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.coming = false;
+        self.books.restored(record.bytes, false);
+        self.order.list(slot, record);
+        self.tell_waiters(slot);
+    }
+
+    fn is_written_by_waiters(&self, slot: Slot) -> bool {
+        let Some(record) = self.records.get(slot) else { return false };
+        record.written || record.waiters.iter().any(|&id| self.want(id, slot).is_some_and(|want| want.writes))
+    }
+
+    fn want(&self, id: RequestId, slot: Slot) -> Option<super::Want> {
+        match &self.requests.get(id)?.ask {
+            Ask::Uses(wants) => wants.iter().copied().find(|want| want.slot == slot),
+            _ => None,
+        }
+    }
+
+    /// The one request a spilled buffer comes back for, if it overwrites the whole of it.
+    pub(super) fn overwriter(&self, slot: Slot) -> Option<RequestId> {
+        let record = self.records.get(slot)?;
+        match record.waiters.as_slice() {
+            &[id] if self.policy == Policy::Aware && !record.written => {
+                self.want(id, slot).filter(|want| want.overwrites).map(|_| id)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_discarded(&self, slot: Slot) -> bool {
+        self.records.get(slot).is_some_and(|record| {
+            record.host == HostCopy::None && record.cell.load().phase() == Phase::Spilled
+        })
+    }
+
+    fn tell_waiters(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.written = false;
+        for id in std::mem::take(&mut record.waiters) {
+            self.one_less(id);
+        }
+    }
+
+    /// The copy to the device is queued: launches may be queued behind it.
+    pub fn copy_in_queued(&mut self, slot: Slot) {
+        let writes = self.is_written_by_waiters(slot);
+        self.take_step(slot, Step::Restore, |word| Some(word.with_dirty(writes)));
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.coming = false;
+        let bytes = record.bytes;
+        if !record.settled {
+            self.books.restored(bytes, true);
+            self.order.list(slot, record);
+        }
+        self.tell_waiters(slot);
+        self.finish_drop(slot);
+    }
+
+    /// The copy to the device could not be queued: the buffer is as spilled as before.
+    pub fn copy_in_refused(&mut self, slot: Slot, failure: Failure) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.memory = false;
+        record.written = false;
+        let (cell, bytes) = (record.cell.clone(), record.bytes);
+        if !record.settled {
+            self.books.give_up(bytes);
+        }
+        self.decide(Decision::Free { cell, bytes });
+        self.not_coming(slot);
+        let waiters = self.records.get(slot).map(|record| record.waiters.clone()).unwrap_or_default();
+        for id in waiters {
+            self.fail(id, failure.clone());
+        }
+        self.finish_drop(slot);
+    }
+
+    /// The copy to the device has ended.
+    pub fn arrived(&mut self, slot: Slot) {
+        let aware = self.policy == Policy::Aware;
+        if !self.take_step(slot, Step::Arrive, |word| Some(word.with_dirty(word.is_dirty() || !aware))) {
+            return;
+        }
+        if self.records.get(slot).is_some_and(|record| record.cell.load().is_dirty()) {
+            self.drop_host(slot);
+        }
+        self.try_release(slot);
+        self.finish_drop(slot);
+    }
+
+    /// Memory given up before is free now.
+    pub fn left(&mut self, bytes: Bytes) {
+        self.books.leaving = self.books.leaving.minus(bytes);
+    }
+
+    /// Memory given up before was freed in the compute queue's order.
+    pub fn freed_in_order(&mut self, bytes: Bytes) {
+        self.books.leaving = self.books.leaving.minus(bytes);
+        self.books.ordered = self.books.ordered.plus(bytes);
+    }
+
+    /// The compute queue has come past a free in its order.
+    pub fn order_passed(&mut self, bytes: Bytes) {
+        self.books.ordered = self.books.ordered.minus(bytes);
+    }
+
+    /// A launch that was given room without a copy has been queued: the buffer is what it wrote.
+    pub fn overwritten(&mut self, slot: Slot, id: RequestId) {
+        let Some(record) = self.records.get_mut(slot).filter(|record| record.room == Some(id)) else { return };
+        record.room = None;
+        let bytes = record.bytes;
+        self.take_step(slot, Step::Overwrite, |word| Some(word.with_dirty(true)));
+        self.books.restored(bytes, false);
+        self.drop_host(slot);
+        self.list(slot);
+    }
+
+    /// A launch that was given room without a copy will not be queued: the buffer is spilled with its bytes.
+    pub fn room_unused(&mut self, slot: Slot, id: RequestId) {
+        let Some(record) = self.records.get_mut(slot).filter(|record| record.room == Some(id)) else { return };
+        record.room = None;
+        record.memory = false;
+        record.present = false;
+        let (cell, bytes) = (record.cell.clone(), record.bytes);
+        self.books.give_up(bytes);
+        self.books.decided = self.books.decided.minus(bytes);
+        self.decide(Decision::Free { cell, bytes });
+    }
+
+    pub(super) fn not_coming(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.coming = false;
+        if record.present {
+            record.present = false;
+            self.books.decided = self.books.decided.minus(record.bytes);
+        }
+    }
+
+    /// Lets go of all that a request that has not ended holds.
+    pub(super) fn abandon(&mut self, id: RequestId) {
+        self.hook_over(id);
+        let Some(request) = self.requests.get(id) else { return };
+        let held = matches!(request.outcome, Outcome::Done)
+            || (!self.requests.queue.contains(&id) && !matches!(request.outcome, Outcome::Failed(_)));
+        let ask = request.ask.clone();
+        match ask {
+            Ask::Uses(wants) if held => {
+                for want in wants {
+                    if let Some(record) = self.records.get_mut(want.slot) {
+                        record.waiters.retain(|&waiter| waiter != id);
+                        if record.waiters.is_empty() && record.coming {
+                            self.ungrant(want.slot);
+                        }
+                        self.room_unused(want.slot, id);
+                    }
+                    self.unpin(want.slot);
+                }
+            }
+            Ask::Fresh(bytes) | Ask::Room(bytes) => {
+                let before = self.grants.len();
+                self.grants.retain(|grant| !matches!(grant.want, GrantFor::Fresh(of) | GrantFor::Room(of) if of == id));
+                if self.grants.len() < before {
+                    self.unask(bytes);
+                }
+            }
+            Ask::Spill(slots) => {
+                for slot in slots {
+                    if let Some(record) = self.records.get_mut(slot) {
+                        record.spill_waiters.retain(|&waiter| waiter != id);
+                    }
+                }
+            }
+            Ask::Uses(_) => {}
+        }
+        self.unclaim_surplus(id);
+    }
+
+    /// Whether a spilled buffer's way back has begun: what the host writes then goes behind it.
+    pub fn is_coming_for_sure(&self, slot: Slot) -> bool {
+        let queued = |grant: &Grant| matches!(grant.want, GrantFor::Restore(of) | GrantFor::Overwrite(of) if of == slot);
+        self.records.get(slot).is_some_and(|record| record.coming) && !self.grants.iter().any(queued)
+    }
+
+    /// Takes back the grant of a buffer no one waits for, if it is not issued yet.
+    fn ungrant(&mut self, slot: Slot) {
+        let before = self.grants.len();
+        self.grants.retain(|grant| !matches!(grant.want, GrantFor::Restore(of) | GrantFor::Overwrite(of) if of == slot));
+        if self.grants.len() < before {
+            self.not_coming(slot);
+        }
+    }
+}

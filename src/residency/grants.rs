@@ -1,0 +1,255 @@
+//! Device memory handed to admitted requests, in turn, as the device has it; and the way out when the driver refuses.
+
+use super::{
+    Ask, Bytes, Core, Decision, Failure, Outcome, RequestId, WordCell,
+    decision::{Grant, GrantFor, Stage},
+    record::Place,
+};
+
+impl Grant {
+    /// The driver refused it, and the way out is being gone.
+    pub(super) fn is_refused(&self) -> bool {
+        self.stage != Stage::Untried
+    }
+
+    pub(super) fn waits_for_pins(&self) -> bool {
+        self.stage == Stage::Victim
+    }
+}
+
+impl<C: WordCell + Clone> Core<C> {
+    pub(super) fn grant(&mut self, want: GrantFor, bytes: Bytes) {
+        let serial = self.number();
+        self.grants.push_back(Grant { want, bytes, serial, stage: Stage::Untried });
+    }
+
+    /// Issues the grants there is room for, in turn; true if anything changed.
+    pub(super) fn pump_grants(&mut self) -> bool {
+        let mut changed = false;
+        while let Some(stage) = self.grants.front().map(|grant| grant.stage) {
+            let next = match stage {
+                Stage::Untried | Stage::Retry => {
+                    if !self.issue() {
+                        break;
+                    }
+                    changed = true;
+                    continue;
+                }
+                Stage::Hook => self.ask_hook(),
+                Stage::Asking | Stage::Trimming => break,
+                Stage::Leaving if self.books.leaving > Bytes::ZERO || self.books.ordered > Bytes::ZERO => break,
+                Stage::Leaving => Stage::Trim,
+                Stage::Trim => {
+                    self.decide(Decision::Trim);
+                    Stage::Trimming
+                }
+                Stage::Victim => {
+                    if let Some(slot) = self.order.take(&mut self.records) {
+                        self.claim(slot, None);
+                        Stage::Room
+                    } else if self.give_way() {
+                        changed = true;
+                        continue;
+                    } else {
+                        break;
+                    }
+                }
+                Stage::Room if !self.claims.is_empty() || self.books.leaving > Bytes::ZERO => break,
+                Stage::Room => Stage::Retry,
+            };
+            if let Some(grant) = self.grants.front_mut() {
+                grant.stage = next;
+            }
+            changed = true;
+        }
+        changed
+    }
+
+    /// Issues the first grant if the device has room for it now.
+    fn issue(&mut self) -> bool {
+        let Some(grant) = self.grants.front() else { return false };
+        let held = self.books.in_use.plus(self.books.leaving).plus(self.books.reserved).plus(grant.bytes);
+        let held = match grant.want {
+            GrantFor::Fresh(_) => held,
+            _ => held.plus(self.books.ordered),
+        };
+        if held > self.budget() {
+            return false;
+        }
+        if let GrantFor::Restore(slot) = grant.want
+            && self.records.get(slot).is_some_and(|record| record.holds > 0)
+        {
+            return false;
+        }
+        let Some(mut grant) = self.grants.pop_front() else { return false };
+        grant.want = self.cheapest(grant.want);
+        self.books.reserved = self.books.reserved.plus(grant.bytes);
+        self.issued = self.issued.saturating_add(1);
+        self.decide(Decision::Allocate(grant));
+        true
+    }
+
+    /// Whether a buffer can come back without a copy.
+    fn cheapest(&self, want: GrantFor) -> GrantFor {
+        match want {
+            GrantFor::Restore(slot) if self.overwriter(slot).is_some() || self.is_discarded(slot) => {
+                GrantFor::Overwrite(slot)
+            }
+            other => other,
+        }
+    }
+
+    /// For whom a grant is.
+    pub(super) fn asker(&self, grant: &Grant) -> Option<RequestId> {
+        match grant.want {
+            GrantFor::Fresh(id) | GrantFor::Room(id) => Some(id),
+            GrantFor::Restore(slot) | GrantFor::Overwrite(slot) => {
+                self.records.get(slot).and_then(|record| record.waiters.first().copied())
+            }
+        }
+    }
+
+    fn ask_hook(&mut self) -> Stage {
+        let asker = self.grants.front().and_then(|grant| self.asker(grant));
+        let Some(id) = asker.filter(|_| self.has_hook) else { return Stage::Leaving };
+        match self.requests.get_mut(id) {
+            Some(request) if !request.hooked => {
+                request.hooked = true;
+                self.wake(id, Outcome::AskHook);
+                Stage::Asking
+            }
+            _ => Stage::Leaving,
+        }
+    }
+
+    /// The caller's hook has run, or will not.
+    pub fn hook_done(&mut self, id: RequestId) {
+        let queued = self.requests.queue.contains(&id);
+        if let Some(request) = self.requests.get_mut(id)
+            && matches!(request.outcome, Outcome::AskHook)
+        {
+            request.outcome = if queued { Outcome::Queued } else { Outcome::Admitted };
+        }
+        self.hook_over(id);
+    }
+
+    pub(super) fn hook_over(&mut self, id: RequestId) {
+        let asked = self.grants.front().is_some_and(|grant| {
+            grant.stage == Stage::Asking && self.asker(grant).is_none_or(|asker| asker == id)
+        });
+        if let Some(grant) = self.grants.front_mut()
+            && asked
+        {
+            grant.stage = Stage::Leaving;
+        }
+    }
+
+    /// The driver has given up what it keeps, as far as it could.
+    pub fn trimmed(&mut self) {
+        if let Some(grant) = self.grants.front_mut()
+            && grant.stage == Stage::Trimming
+        {
+            grant.stage = Stage::Retry;
+        }
+    }
+
+    /// The driver refused an allocation.
+    pub fn refused(&mut self, mut grant: Grant, failure: Failure) {
+        self.books.reserved = self.books.reserved.minus(grant.bytes);
+        self.issued = self.issued.saturating_sub(1);
+        if !matches!(failure, Failure::OutOfMemory { .. }) {
+            self.fail_grant(&grant, failure);
+            return;
+        }
+        if let GrantFor::Overwrite(slot) = grant.want {
+            grant.want = GrantFor::Restore(slot);
+        }
+        if !self.is_wanted(&grant) {
+            self.fail_grant(&grant, failure);
+            return;
+        }
+        grant.stage = if grant.is_refused() { Stage::Victim } else { Stage::Hook };
+        let at = self.grants.iter().take_while(|other| other.serial < grant.serial).count();
+        self.grants.insert(at, grant);
+    }
+
+    fn is_wanted(&self, grant: &Grant) -> bool {
+        self.asker(grant).is_some_and(|id| self.requests.get(id).is_some())
+    }
+
+    /// With nothing left to spill for the first grant: a later request that waits gives its pins up, or the grant
+    /// fails; false to wait for what is under way, or for pins.
+    fn give_way(&mut self) -> bool {
+        if !self.claims.is_empty() || self.issued > 0 || self.books.leaving > Bytes::ZERO {
+            return false;
+        }
+        let Some(grant) = self.grants.front().cloned() else { return false };
+        let asker = self.asker(&grant);
+        let later = self
+            .requests
+            .iter()
+            .filter(|(id, request)| {
+                Some(*id) != asker && request.is_waiting() && matches!(request.outcome, Outcome::Admitted)
+            })
+            .filter(|(_, request)| matches!(request.ask, Ask::Uses(_)))
+            .max_by_key(|(_, request)| request.stamp)
+            .map(|(id, _)| id);
+        if let Some(id) = later {
+            self.abandon(id);
+            if let Some(request) = self.requests.get_mut(id) {
+                request.outcome = Outcome::Queued;
+                self.requests.queue.push_front(id);
+            }
+            return true;
+        }
+        let own: Vec<_> = asker
+            .and_then(|id| self.requests.get(id))
+            .map(|request| match &request.ask {
+                Ask::Uses(wants) => wants.iter().map(|want| want.slot).collect(),
+                _ => Vec::new(),
+            })
+            .unwrap_or_default();
+        let pinned = self.records.iter().any(|(slot, record)| {
+            let word = record.cell.load();
+            record.place == Place::Aside && !word.is_exported() && word.pins() > 0 && !own.contains(&slot)
+        });
+        if pinned {
+            return false;
+        }
+        let bytes = grant.bytes;
+        let failure = if self.exported > Bytes::ZERO {
+            Failure::Blocked { bytes, exported: self.exported.plus(self.books.fixed) }
+        } else {
+            Failure::OutOfMemory { bytes }
+        };
+        self.grants.pop_front();
+        self.fail_grant(&grant, failure);
+        true
+    }
+
+    /// Fails all that a grant was for.
+    pub(super) fn fail_grant(&mut self, grant: &Grant, failure: Failure) {
+        match grant.want {
+            GrantFor::Fresh(id) | GrantFor::Room(id) => {
+                self.grants.retain(|other| other.serial != grant.serial);
+                self.unask(grant.bytes);
+                if self.requests.get(id).is_some_and(|request| request.is_waiting()) {
+                    self.fail(id, failure);
+                }
+            }
+            GrantFor::Restore(slot) | GrantFor::Overwrite(slot) => {
+                self.grants.retain(|other| other.serial != grant.serial);
+                self.not_coming(slot);
+                let waiters = self.records.get(slot).map(|record| record.waiters.clone()).unwrap_or_default();
+                for id in waiters {
+                    self.fail(id, failure.clone());
+                }
+            }
+        }
+    }
+
+    pub(super) fn unask(&mut self, bytes: Bytes) {
+        self.asked = self.asked.minus(bytes);
+        self.books.decided = self.books.decided.minus(bytes);
+    }
+}

@@ -1,0 +1,156 @@
+//! What holds a buffer beside pins: exports, operations being queued, host writes in its host copy; and its end.
+
+use super::{Bytes, Core, Decision, Phase, Slot, WordCell, record::HostCopy};
+
+impl<C: WordCell + Clone> Core<C> {
+    /// Hands a pinned buffer's pointer out: it does not move, and counts as written, while the export lives.
+    pub fn begin_export(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.exports = record.exports.saturating_add(1);
+        record.cell.set(|word| word.with_exported(true).with_dirty(true));
+        if record.exports == 1 && !record.fixed && !record.foreign {
+            self.exported = self.exported.plus(record.bytes);
+        }
+    }
+
+    /// An export has ended.
+    pub fn end_export(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.exports = record.exports.saturating_sub(1);
+        record.cell.set(|word| word.with_dirty(true));
+        if record.exports == 0 && !record.fixed && !record.foreign {
+            self.exported = self.exported.minus(record.bytes);
+            let stays = record.bytes == Bytes::ZERO;
+            record.cell.set(|word| word.with_exported(stays));
+            self.unpinned(slot);
+        }
+    }
+
+    /// An operation on a buffer is decided, and its work not yet queued: no pin is taken, and no claim goes on.
+    pub fn begin_op(&mut self, slot: Slot) {
+        if let Some(record) = self.records.get_mut(slot) {
+            record.ops = record.ops.saturating_add(1);
+            record.cell.set(|word| word.with_closed(true));
+        }
+    }
+
+    /// The operation's work is queued, or was refused.
+    pub fn end_op(&mut self, slot: Slot, wrote: bool) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.ops = record.ops.saturating_sub(1);
+        let closed = record.ops > 0 || record.claimed.is_some();
+        record.cell.set(|word| word.with_closed(closed).with_dirty(word.is_dirty() || wrote));
+        self.try_release(slot);
+        self.finish_drop(slot);
+    }
+
+    /// The host starts to write into the host copy of a spilled buffer: no restore starts meanwhile.
+    pub fn begin_hold(&mut self, slot: Slot) {
+        if let Some(record) = self.records.get_mut(slot) {
+            record.holds = record.holds.saturating_add(1);
+        }
+    }
+
+    /// The host has written. `held` says that there is a host copy now, if there was none.
+    pub fn end_hold(&mut self, slot: Slot) {
+        if let Some(record) = self.records.get_mut(slot) {
+            record.holds = record.holds.saturating_sub(1);
+            record.host = HostCopy::Held;
+        }
+        self.finish_drop(slot);
+    }
+
+    /// The host could not write after all: there is no memory for a host copy.
+    pub fn end_hold_without_copy(&mut self, slot: Slot) {
+        if let Some(record) = self.records.get_mut(slot) {
+            record.holds = record.holds.saturating_sub(1);
+        }
+        self.finish_drop(slot);
+    }
+
+    /// The host used a buffer.
+    pub fn touch(&mut self, slot: Slot, stamp: u64) {
+        if let Some(record) = self.records.get(slot) {
+            record.cell.set(|word| word.stamped(stamp));
+        }
+    }
+
+    /// The contents are not needed: neither a spill nor a restore copies them, until they are written again.
+    pub fn discard(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        if record.room.is_some() || record.coming || record.ops > 0 || record.exports > 0 {
+            return;
+        }
+        match record.cell.load().phase() {
+            Phase::Restoring => {}
+            Phase::Resident => {
+                record.cell.set(|word| word.with_dirty(false));
+                self.drop_host(slot);
+                self.try_release(slot);
+            }
+            Phase::Spilled => self.drop_host(slot),
+        }
+    }
+
+    /// The last handle is gone.
+    pub fn drop_buffer(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot).filter(|record| !record.dropped) else { return };
+        record.dropped = true;
+        // Pins that outlive the last handle are those of a guard that was forgotten: its pointer may be in use.
+        self.finish_drop(slot);
+    }
+
+    /// Takes a dropped buffer out of the books.
+    fn settle_drop(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot).filter(|record| !record.settled) else { return };
+        record.settled = true;
+        self.order.unlist(slot, record);
+        if let Some(claim) = record.claimed.take() {
+            self.claims.remove(&claim.serial);
+        }
+        let bytes = record.bytes;
+        let spilled = record.cell.load().phase() == Phase::Spilled;
+        let (present, memory, foreign) = (record.present, record.memory, record.foreign);
+        let (fixed, exported) = (record.fixed, record.exports > 0);
+        record.present = false;
+        for id in std::mem::take(&mut record.spill_waiters) {
+            self.one_less(id);
+        }
+        if foreign {
+            self.books.foreign = self.books.foreign.minus(bytes);
+            return;
+        }
+        if present {
+            self.books.decided = self.books.decided.minus(bytes);
+        }
+        if memory {
+            self.books.give_up(bytes);
+        }
+        if spilled {
+            self.books.dropped_spilled(bytes);
+        }
+        if fixed {
+            self.books.fixed = self.books.fixed.minus(bytes);
+        } else if exported {
+            self.exported = self.exported.minus(bytes);
+        }
+    }
+
+    /// Frees a dropped buffer once nothing of it is being queued.
+    pub(super) fn finish_drop(&mut self, slot: Slot) {
+        let Some(record) = self.records.get(slot).filter(|record| record.dropped) else { return };
+        if record.cell.load().pins() > 0 {
+            return;
+        }
+        self.settle_drop(slot);
+        let Some(record) = self.records.get(slot) else { return };
+        let busy = record.ops > 0 || record.holds > 0 || record.coming || record.copying.is_some();
+        if busy {
+            return;
+        }
+        if let Some(record) = self.records.remove(slot) {
+            let memory = record.memory && !record.foreign;
+            self.decide(Decision::FreeDropped { cell: record.cell, slot, bytes: record.bytes, memory });
+        }
+    }
+}

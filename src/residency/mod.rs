@@ -1,0 +1,33 @@
+//! Decides what is resident. Handed what happened, it answers with what to do.
+//!
+//! No I/O, clock, lock, thread, log, `await` or `unsafe` is in this layer; the same inputs give the same decisions.
+
+mod books;
+mod bytes;
+mod check;
+mod claims;
+mod core;
+mod decision;
+mod feed;
+mod grants;
+mod hand_out;
+mod recency;
+mod record;
+mod requests;
+mod room;
+mod state;
+mod table;
+mod word;
+
+pub use self::{
+    books::{Books, Totals},
+    bytes::Bytes,
+    check::Imbalance,
+    core::{Core, Policy},
+    decision::{Decision, Failure, Grant, GrantFor},
+    record::{HostCopy, Record},
+    requests::{Ask, Outcome, Request, RequestId, Want},
+    state::{Step, StepRecord},
+    table::{Slot, Table},
+    word::{Phase, Pinned, Word, WordCell},
+};

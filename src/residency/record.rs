@@ -1,0 +1,109 @@
+//! What is known of one buffer beside its word. Changed under the engine's lock only.
+
+use super::{Bytes, RequestId};
+
+/// Where a buffer stands with the search for victims.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Among the candidates, under this stamp.
+    Listed(u64),
+    /// Set aside: met pinned or exported; whoever ends that puts it back.
+    Aside,
+    /// Not a candidate: spilled, claimed, fixed or without bytes.
+    Off,
+}
+
+/// Whether a host copy is held. It is current while the buffer is spilled or clean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostCopy {
+    /// None. A clean or spilled buffer without one has contents nobody needs.
+    None,
+    /// One is held.
+    Held,
+}
+
+/// One buffer. `C` is what holds its word.
+#[derive(Debug)]
+pub struct Record<C> {
+    /// What holds the word.
+    pub cell: C,
+    /// What it takes on the device.
+    pub bytes: Bytes,
+    /// The order of birth: breaks ties among victims.
+    pub age: u64,
+    /// Allocated never to move.
+    pub fixed: bool,
+    /// Not this crate's memory: counted apart.
+    pub foreign: bool,
+    /// How many exports live.
+    pub exports: u32,
+    /// Operations decided whose work is not queued yet; no pin is taken meanwhile.
+    pub ops: u32,
+    /// Host writes into the host copy under way; no restore starts meanwhile.
+    pub holds: u32,
+    /// In the decided book.
+    pub present: bool,
+    /// Holds device memory.
+    pub memory: bool,
+    /// Chosen to be spilled, and for whom.
+    pub claimed: Option<Claim>,
+    /// The copy out under way, by its token.
+    pub copying: Option<u64>,
+    /// The host copy.
+    pub host: HostCopy,
+    /// A grant that will bring it back is queued or issued.
+    pub coming: bool,
+    /// Has device memory with nothing in it, for a launch of this request that will overwrite it whole.
+    pub room: Option<RequestId>,
+    /// A launch that holds a pin will write it, though it waits for nothing.
+    pub written: bool,
+    /// Requests that wait for it to be restored.
+    pub waiters: Vec<RequestId>,
+    /// Requests that wait for it to be spilled.
+    pub spill_waiters: Vec<RequestId>,
+    /// Where it stands with the search for victims.
+    pub place: Place,
+    /// Its last handle is gone.
+    pub dropped: bool,
+    /// And it is out of the books.
+    pub settled: bool,
+}
+
+/// Why a buffer was chosen to be spilled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// The request that needs its room; none if asked for by name, or since the budget fell.
+    pub request: Option<RequestId>,
+    /// The order of claims.
+    pub serial: u64,
+    /// Its copy out for this claim has ended, or none is needed.
+    pub copied: bool,
+}
+
+impl<C> Record<C> {
+    pub(super) fn new(cell: C, bytes: Bytes, age: u64) -> Record<C> {
+        Record {
+            cell,
+            bytes,
+            age,
+            fixed: false,
+            foreign: false,
+            exports: 0,
+            ops: 0,
+            holds: 0,
+            present: true,
+            memory: true,
+            claimed: None,
+            copying: None,
+            host: HostCopy::None,
+            coming: false,
+            room: None,
+            written: false,
+            waiters: Vec::new(),
+            spill_waiters: Vec::new(),
+            place: Place::Off,
+            dropped: false,
+            settled: false,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What is asked for: all of it or nothing, first come, first served.
+
+use super::{Bytes, Failure, Slot, Table};
+use std::collections::VecDeque;
+
+/// One request in the table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(pub(super) Slot);
+
+/// One buffer of a request, and how it will be used. A request names each buffer once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Want {
+    /// The buffer.
+    pub slot: Slot,
+    /// It will be written.
+    pub writes: bool,
+    /// All of it is overwritten before anything is read.
+    pub overwrites: bool,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// All of these on the device, pinned.
+    Uses(Vec<Want>),
+    /// Memory for a new buffer.
+    Fresh(Bytes),
+    /// Memory for others on the device.
+    Room(Bytes),
+    /// These spilled, as far as they may be.
+    Spill(Vec<Slot>),
+}
+
+/// How far a request has come.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// In the queue.
+    Queued,
+    /// The caller's hook is to be run, by the one who asks.
+    AskHook,
+    /// Its victims are chosen; it waits for their memory, and for its restores to be queued.
+    Admitted,
+    /// All is as asked.
+    Done,
+    /// It failed, and holds nothing.
+    Failed(Failure),
+}
+
+/// A request and where it stands.
+#[derive(Debug)]
+pub struct Request {
+    /// What is asked for.
+    pub ask: Ask,
+    /// The stamp all its uses get.
+    pub stamp: u64,
+    /// How far it has come.
+    pub outcome: Outcome,
+    /// The bytes it asks for in all.
+    pub bytes: Bytes,
+    pub(super) missing: usize,
+    pub(super) hooked: bool,
+}
+
+impl Request {
+    /// Not ended yet.
+    pub fn is_waiting(&self) -> bool {
+        !matches!(self.outcome, Outcome::Done | Outcome::Failed(_))
+    }
+}
+
+/// All requests, and the order of those not yet admitted.
+#[derive(Debug, Default)]
+pub struct Requests {
+    table: Table<Request>,
+    pub(super) queue: VecDeque<RequestId>,
+}
+
+impl Requests {
+    pub(super) fn push(&mut self, ask: Ask, stamp: u64, bytes: Bytes) -> RequestId {
+        let id = RequestId(self.table.insert(Request {
+            ask,
+            stamp,
+            outcome: Outcome::Queued,
+            bytes,
+            missing: 0,
+            hooked: false,
+        }));
+        self.queue.push_back(id);
+        id
+    }
+
+    /// A request that was not yet ended or taken.
+    pub fn get(&self, id: RequestId) -> Option<&Request> {
+        self.table.get(id.0)
+    }
+
+    pub(super) fn get_mut(&mut self, id: RequestId) -> Option<&mut Request> {
+        self.table.get_mut(id.0)
+    }
+
+    pub(super) fn remove(&mut self, id: RequestId) -> Option<Request> {
+        self.unqueue(id);
+        self.table.remove(id.0)
+    }
+
+    pub(super) fn unqueue(&mut self, id: RequestId) {
+        self.queue.retain(|&queued| queued != id);
+    }
+
+    /// All requests, in the order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {
+        self.table.iter().map(|(slot, request)| (RequestId(slot), request))
+    }
+}

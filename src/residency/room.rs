@@ -1,0 +1,231 @@
+//! Makes room: admits requests in turn and chooses whom to spill for them, not one more than needed.
+
+use super::{
+    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, RequestId, Slot, Want, WordCell, decision::GrantFor,
+};
+
+enum Admit {
+    Yes,
+    NotYet,
+    Never(Failure),
+}
+
+impl<C: WordCell + Clone> Core<C> {
+    /// Admits the first request that waits, if it fits; true if anything changed.
+    pub(super) fn admit_next(&mut self) -> bool {
+        let mut index = 0;
+        while let Some(&id) = self.requests.queue.get(index) {
+            let Some(request) = self.requests.get(id) else {
+                self.requests.unqueue(id);
+                continue;
+            };
+            if matches!(request.outcome, Outcome::AskHook) {
+                index = index.saturating_add(1);
+                continue;
+            }
+            let (ask, stamp, bytes, hooked) = (request.ask.clone(), request.stamp, request.bytes, request.hooked);
+            if !matches!(ask, Ask::Spill(_)) && self.grants.iter().any(|grant| grant.is_refused()) {
+                return false;
+            }
+            match self.admit(id, &ask, stamp, bytes) {
+                Admit::Yes => {
+                    self.requests.unqueue(id);
+                    return true;
+                }
+                Admit::Never(failure) => {
+                    self.fail(id, failure);
+                    return true;
+                }
+                Admit::NotYet if self.has_hook && !hooked && !self.fits_when_settled(bytes) => {
+                    if let Some(request) = self.requests.get_mut(id) {
+                        request.hooked = true;
+                    }
+                    self.wake(id, Outcome::AskHook);
+                    return true;
+                }
+                Admit::NotYet => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether the wait is for an operation being queued, not for room.
+    fn fits_when_settled(&self, bytes: Bytes) -> bool {
+        self.books.decided.plus(bytes) <= self.budget()
+    }
+
+    fn admit(&mut self, id: RequestId, ask: &Ask, stamp: u64, bytes: Bytes) -> Admit {
+        match ask {
+            Ask::Uses(wants) => self.admit_uses(id, wants, stamp, bytes),
+            Ask::Fresh(_) => self.admit_memory(id, GrantFor::Fresh(id), bytes),
+            Ask::Room(_) => self.admit_memory(id, GrantFor::Room(id), bytes),
+            Ask::Spill(slots) => self.admit_spill(id, slots),
+        }
+    }
+
+    fn admit_memory(&mut self, id: RequestId, want: GrantFor, bytes: Bytes) -> Admit {
+        if bytes > self.budget() {
+            return Admit::Never(Failure::TooLarge { bytes, most: self.budget() });
+        }
+        if !self.make_room(id, bytes) {
+            return self.blocked(bytes, Bytes::ZERO).map_or(Admit::NotYet, Admit::Never);
+        }
+        self.books.decided = self.books.decided.plus(bytes);
+        self.asked = self.asked.plus(bytes);
+        self.admitted(id, 1);
+        self.grant(want, bytes);
+        Admit::Yes
+    }
+
+    fn admit_uses(&mut self, id: RequestId, wants: &[Want], stamp: u64, bytes: Bytes) -> Admit {
+        let (mut need, mut unmovable) = (Bytes::ZERO, Bytes::ZERO);
+        for want in wants {
+            let Some(record) = self.records.get(want.slot).filter(|record| !record.dropped) else {
+                return Admit::Never(Failure::Misuse("a buffer of the request has been dropped"));
+            };
+            if record.ops > 0 {
+                return Admit::NotYet;
+            }
+            if !record.present {
+                need = need.plus(record.bytes);
+            }
+            if record.fixed || record.exports > 0 {
+                unmovable = unmovable.plus(record.bytes);
+            }
+        }
+        let own = wants.iter().filter_map(|want| self.records.get(want.slot));
+        let foreign: Bytes = own.filter(|record| record.foreign).map(|record| record.bytes).sum();
+        if need > Bytes::ZERO && bytes.minus(foreign) > self.budget() {
+            return Admit::Never(Failure::TooLarge { bytes, most: self.budget() });
+        }
+        for (index, want) in wants.iter().enumerate() {
+            let pinned = self.records.get(want.slot).and_then(|record| record.cell.update(|word| word.with_pin()));
+            if pinned.is_none() {
+                wants.iter().take(index).for_each(|want| self.unpin(want.slot));
+                return Admit::Never(Failure::Misuse("a buffer has as many pins as can be counted"));
+            }
+        }
+        if !self.make_room(id, need) {
+            wants.iter().for_each(|want| self.unpin(want.slot));
+            return self.blocked(bytes, unmovable).map_or(Admit::NotYet, Admit::Never);
+        }
+        let missing = wants.iter().filter(|want| self.bring(id, want, stamp)).count();
+        self.admitted(id, missing);
+        Admit::Yes
+    }
+
+    /// Counts a pinned buffer in and has it brought to the device; true if the request must wait for that.
+    fn bring(&mut self, id: RequestId, want: &Want, stamp: u64) -> bool {
+        let Some(record) = self.records.get_mut(want.slot) else { return false };
+        let phase = record.cell.load().phase();
+        let dirty = want.writes && phase != Phase::Spilled;
+        record.cell.set(|word| word.stamped(stamp).with_dirty(word.is_dirty() || dirty));
+        let bytes = record.bytes;
+        if record.claimed.is_some() {
+            self.unclaim(want.slot);
+            return false;
+        }
+        if !record.present {
+            record.present = true;
+            self.books.decided = self.books.decided.plus(bytes);
+        }
+        if phase != Phase::Spilled {
+            return false;
+        }
+        record.waiters.push(id);
+        if record.room.take().is_some() {
+            // Another launch was to overwrite it, and this one comes first or beside it: its bytes are needed.
+            record.coming = true;
+            record.written = true;
+            self.decide(Decision::CopyIn(want.slot));
+        } else if !record.coming {
+            record.coming = true;
+            self.grant(GrantFor::Restore(want.slot), bytes);
+        }
+        true
+    }
+
+    fn admit_spill(&mut self, id: RequestId, slots: &[Slot]) -> Admit {
+        let mut waits = 0usize;
+        for &slot in slots {
+            let Some(record) = self.records.get_mut(slot) else { continue };
+            let word = record.cell.load();
+            let free = record.present && word.phase() != Phase::Spilled && record.ops == 0;
+            let closed = free
+                && !record.fixed
+                && !record.foreign
+                && record.bytes > Bytes::ZERO
+                && record
+                    .cell
+                    .update(|word| {
+                        (word.pins() == 0 && !word.is_exported()).then_some(word.with_closed(true))
+                    })
+                    .is_some();
+            if closed {
+                self.order.unlist(slot, record);
+            } else if record.claimed.is_none() {
+                continue;
+            }
+            record.spill_waiters.push(id);
+            waits = waits.saturating_add(1);
+        }
+        self.admitted(id, waits);
+        for &slot in slots {
+            if self.records.get(slot).is_some_and(|r| r.spill_waiters.contains(&id) && r.claimed.is_none()) {
+                self.claim(slot, None);
+            }
+        }
+        Admit::Yes
+    }
+
+    fn admitted(&mut self, id: RequestId, missing: usize) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.missing = missing;
+            request.outcome = Outcome::Admitted;
+        }
+        if missing == 0 {
+            self.wake(id, Outcome::Done);
+        }
+    }
+
+    /// Claims victims until `need` fits beside what is decided. All of them, or none and false.
+    fn make_room(&mut self, id: RequestId, need: Bytes) -> bool {
+        let mut over = self.books.decided.plus(need).minus(self.budget());
+        if need == Bytes::ZERO || over == Bytes::ZERO {
+            return true;
+        }
+        if self.order.bytes() < over {
+            return false;
+        }
+        let mut chosen = Vec::new();
+        while over > Bytes::ZERO {
+            let Some(slot) = self.order.take(&mut self.records) else {
+                chosen.into_iter().for_each(|slot| self.reopen(slot));
+                return false;
+            };
+            over = over.minus(self.records.get(slot).map(|record| record.bytes).unwrap_or_default());
+            chosen.push(slot);
+        }
+        for slot in chosen {
+            self.claim(slot, Some(id));
+        }
+        true
+    }
+
+    /// The failure of a request that exports and fixed buffers alone keep out.
+    pub(super) fn blocked(&self, bytes: Bytes, own: Bytes) -> Option<Failure> {
+        let others = self.books.fixed.plus(self.exported).minus(own);
+        (bytes.plus(others) > self.budget()).then_some(Failure::Blocked { bytes, exported: others })
+    }
+
+    /// Spills what a lowered budget has no room for, as far as that may be spilled.
+    pub(super) fn shrink_to_budget(&mut self) {
+        if !std::mem::take(&mut self.shrink) {
+            return;
+        }
+        while self.is_over_budget() {
+            let Some(slot) = self.order.take(&mut self.records) else { return };
+            self.claim(slot, None);
+        }
+    }
+}
