@@ -1,0 +1,229 @@
+//! The bytes behind one allocation: made when first touched, poisoned, locked for each access, recycled after.
+//!
+//! Never hands out bytes without the block's lock, so a kernel and a copy may tear each other but never race.
+#![allow(unsafe_code)]
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    collections::BTreeMap,
+    fmt,
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+/// How a kernel's arguments are aligned, as [`Arg`](crate::driver::Arg) promises.
+const ALIGN: usize = 64;
+
+/// What an access has to touch: the whole of a block needs no poison first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::driver) enum Reach {
+    Whole,
+    Part,
+}
+
+/// The bytes of one allocation.
+pub(in crate::driver) struct Block {
+    len: usize,
+    poison: Option<u8>,
+    spares: Arc<Spares>,
+    bytes: RwLock<Lazy>,
+}
+
+impl Block {
+    pub(in crate::driver) fn new(len: usize, poison: Option<u8>, spares: &Arc<Spares>) -> Block {
+        Block { len, poison, spares: Arc::clone(spares), bytes: RwLock::new(Lazy(None)) }
+    }
+
+    /// Where the bytes lie in the host's memory. Touches them.
+    pub(in crate::driver) fn address(&self) -> u64 {
+        self.read().as_ptr().addr() as u64
+    }
+
+    pub(in crate::driver) fn read(&self) -> RwLockReadGuard<'_, Lazy> {
+        loop {
+            let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
+            if bytes.0.is_some() {
+                return bytes;
+            }
+            drop(bytes);
+            drop(self.write(Reach::Part));
+        }
+    }
+
+    pub(in crate::driver) fn write(&self, reach: Reach) -> RwLockWriteGuard<'_, Lazy> {
+        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        if bytes.0.is_none() {
+            let mut made = self.spares.take(self.len);
+            if let (Some(poison), Reach::Part) = (self.poison, reach) {
+                made.fill(poison);
+            }
+            bytes.0 = Some(made);
+        }
+        bytes
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner).0.take() {
+            self.spares.give(bytes);
+        }
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// Bytes that exist once they have been touched; no bytes until then.
+pub(in crate::driver) struct Lazy(Option<Aligned>);
+
+impl Deref for Lazy {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl DerefMut for Lazy {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_deref_mut().unwrap_or_default()
+    }
+}
+
+/// Host memory given back by freed blocks, kept for later blocks of the very same size: fresh pages would cost
+/// more than the copy into them. Never keeps more than the most that blocks ever held at once.
+#[derive(Default)]
+pub(in crate::driver) struct Spares(Mutex<Shelf>);
+
+#[derive(Default)]
+struct Shelf {
+    by_len: BTreeMap<usize, Vec<Aligned>>,
+    spare_bytes: usize,
+    used_bytes: usize,
+    peak_bytes: usize,
+}
+
+impl Spares {
+    fn take(&self, len: usize) -> Aligned {
+        let mut dropped = Vec::new();
+        let found = {
+            let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            shelf.used_bytes += len;
+            shelf.peak_bytes = shelf.peak_bytes.max(shelf.used_bytes);
+            let found = shelf.pop(len);
+            while found.is_none() && shelf.used_bytes + shelf.spare_bytes > shelf.peak_bytes {
+                let Some(longest) = shelf.by_len.keys().next_back().copied() else { break };
+                dropped.extend(shelf.pop(longest));
+            }
+            found
+        };
+        drop(dropped);
+        found.unwrap_or_else(|| Aligned::zeroed(len))
+    }
+
+    fn give(&self, bytes: Aligned) {
+        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        shelf.used_bytes -= bytes.len;
+        shelf.spare_bytes += bytes.len;
+        shelf.by_len.entry(bytes.len).or_default().push(bytes);
+    }
+}
+
+impl Shelf {
+    fn pop(&mut self, len: usize) -> Option<Aligned> {
+        let spares = self.by_len.get_mut(&len)?;
+        let bytes = spares.pop();
+        if spares.is_empty() {
+            self.by_len.remove(&len);
+        }
+        self.spare_bytes -= bytes.as_ref().map_or(0, |bytes| bytes.len);
+        bytes
+    }
+}
+
+impl fmt::Debug for Spares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spares").finish_non_exhaustive()
+    }
+}
+
+/// An owned run of bytes, aligned for any element type.
+struct Aligned {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the bytes are owned by this value alone, as a `Vec`'s are.
+unsafe impl Send for Aligned {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for Aligned {}
+
+impl Aligned {
+    fn layout(len: usize) -> Layout {
+        Layout::from_size_align(len.max(1), ALIGN).expect("an allocation longer than the host can address")
+    }
+
+    /// # Panics
+    ///
+    /// If the host has no such memory; whoever runs work for the device turns that into a lost device.
+    fn zeroed(len: usize) -> Aligned {
+        // SAFETY: the layout's size is above zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(Aligned::layout(len)) });
+        Aligned { start: start.expect("the host has no memory for the bytes of this device"), len }
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` has `len` initialised bytes, owned by this value and borrowed with it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        // SAFETY: the bytes came from the allocator with this very layout and are freed once.
+        unsafe { dealloc(self.start.as_ptr(), Aligned::layout(self.len)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_touched_first_finds_poison_around_it_and_a_whole_needs_none() {
+        let spares = Arc::new(Spares::default());
+        let block = Block::new(100, Some(0xCD), &spares);
+        block.write(Reach::Part)[0] = 1;
+        assert_eq!(block.read()[..3], [1, 0xCD, 0xCD]);
+        assert_eq!(block.address() % ALIGN as u64, 0);
+        let whole = Block::new(100, Some(0xCD), &spares);
+        assert_eq!(whole.write(Reach::Whole)[0], 0);
+    }
+
+    #[test]
+    fn spares_never_hold_more_than_the_peak() {
+        let spares = Arc::new(Spares::default());
+        for len in [100, 200, 300, 100, 300] {
+            drop(Block::new(len, None, &spares).read());
+            let shelf = spares.0.lock().unwrap();
+            assert_eq!(shelf.used_bytes, 0);
+            assert!(shelf.spare_bytes <= shelf.peak_bytes);
+        }
+    }
+}
