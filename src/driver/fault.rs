@@ -1,0 +1,1 @@
+//! Driver decorator with scripted failures.
