@@ -35,11 +35,16 @@ impl Block {
         Block { len, poison, spares: Arc::clone(spares), bytes: RwLock::new(Lazy(None)) }
     }
 
-    /// Where the bytes lie in the host's memory. Touches them.
-    pub(in crate::driver) fn address(&self) -> u64 {
-        self.read().as_ptr().addr() as u64
+    /// Makes the bytes, and tells where they lie in the host's memory; none if it has no such room.
+    pub(in crate::driver) fn address(&self) -> Option<u64> {
+        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        self.make(&mut bytes, Reach::Part).then(|| bytes.as_ptr().addr() as u64)
     }
 
+    /// # Panics
+    ///
+    /// If the bytes are not there and the host has no memory for them. Whoever runs work for a device turns that
+    /// into a lost device.
     pub(in crate::driver) fn read(&self) -> RwLockReadGuard<'_, Lazy> {
         loop {
             let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
@@ -51,16 +56,23 @@ impl Block {
         }
     }
 
+    /// # Panics
+    ///
+    /// As [`read`](Block::read).
     pub(in crate::driver) fn write(&self, reach: Reach) -> RwLockWriteGuard<'_, Lazy> {
         let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
-        if bytes.0.is_none() {
-            let mut made = self.spares.take(self.len);
-            if let (Some(poison), Reach::Part) = (self.poison, reach) {
-                made.fill(poison);
-            }
-            bytes.0 = Some(made);
-        }
+        assert!(self.make(&mut bytes, reach), "the host has no memory for {} bytes of this device", self.len);
         bytes
+    }
+
+    fn make(&self, bytes: &mut Lazy, reach: Reach) -> bool {
+        if bytes.0.is_none() {
+            bytes.0 = self.spares.take(self.len);
+            if let (Some(poison), Reach::Part) = (self.poison, reach) {
+                bytes.fill(poison);
+            }
+        }
+        bytes.0.is_some()
     }
 }
 
@@ -98,7 +110,18 @@ impl DerefMut for Lazy {
 /// Host memory given back by freed blocks, kept for later blocks of the very same size: fresh pages would cost
 /// more than the copy into them. Never keeps more than the most that blocks ever held at once.
 #[derive(Default)]
-pub(in crate::driver) struct Spares(Mutex<Shelf>);
+pub(in crate::driver) struct Spares {
+    keep: Keep,
+    shelf: Mutex<Shelf>,
+}
+
+/// Whether freed bytes are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::driver) enum Keep {
+    #[default]
+    UpToPeak,
+    Nothing,
+}
 
 #[derive(Default)]
 struct Shelf {
@@ -109,10 +132,14 @@ struct Shelf {
 }
 
 impl Spares {
-    fn take(&self, len: usize) -> Aligned {
+    pub(in crate::driver) fn new(keep: Keep) -> Spares {
+        Spares { keep, shelf: Mutex::default() }
+    }
+
+    fn take(&self, len: usize) -> Option<Aligned> {
         let mut dropped = Vec::new();
         let found = {
-            let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
             shelf.used_bytes += len;
             shelf.peak_bytes = shelf.peak_bytes.max(shelf.used_bytes);
             let found = shelf.pop(len);
@@ -123,12 +150,21 @@ impl Spares {
             found
         };
         drop(dropped);
-        found.unwrap_or_else(|| Aligned::zeroed(len))
+        found.or_else(|| {
+            let made = Aligned::zeroed(len);
+            if made.is_none() {
+                self.shelf.lock().unwrap_or_else(PoisonError::into_inner).used_bytes -= len;
+            }
+            made
+        })
     }
 
     fn give(&self, bytes: Aligned) {
-        let mut shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.used_bytes -= bytes.len;
+        if self.keep == Keep::Nothing {
+            return;
+        }
         shelf.spare_bytes += bytes.len;
         shelf.by_len.entry(bytes.len).or_default().push(bytes);
     }
@@ -164,17 +200,15 @@ unsafe impl Send for Aligned {}
 unsafe impl Sync for Aligned {}
 
 impl Aligned {
-    fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len.max(1), ALIGN).expect("an allocation longer than the host can address")
+    fn layout(len: usize) -> Option<Layout> {
+        Layout::from_size_align(len.max(1), ALIGN).ok()
     }
 
-    /// # Panics
-    ///
-    /// If the host has no such memory; whoever runs work for the device turns that into a lost device.
-    fn zeroed(len: usize) -> Aligned {
+    fn zeroed(len: usize) -> Option<Aligned> {
+        let layout = Aligned::layout(len)?;
         // SAFETY: the layout's size is above zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(Aligned::layout(len)) });
-        Aligned { start: start.expect("the host has no memory for the bytes of this device"), len }
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Aligned { start, len })
     }
 }
 
@@ -196,8 +230,10 @@ impl DerefMut for Aligned {
 
 impl Drop for Aligned {
     fn drop(&mut self) {
-        // SAFETY: the bytes came from the allocator with this very layout and are freed once.
-        unsafe { dealloc(self.start.as_ptr(), Aligned::layout(self.len)) };
+        if let Some(layout) = Aligned::layout(self.len) {
+            // SAFETY: the bytes came from the allocator with this very layout and are freed once.
+            unsafe { dealloc(self.start.as_ptr(), layout) };
+        }
     }
 }
 
@@ -211,7 +247,7 @@ mod tests {
         let block = Block::new(100, Some(0xCD), &spares);
         block.write(Reach::Part)[0] = 1;
         assert_eq!(block.read()[..3], [1, 0xCD, 0xCD]);
-        assert_eq!(block.address() % ALIGN as u64, 0);
+        assert_eq!(block.address().map(|at| at % ALIGN as u64), Some(0));
         let whole = Block::new(100, Some(0xCD), &spares);
         assert_eq!(whole.write(Reach::Whole)[0], 0);
     }
@@ -221,7 +257,7 @@ mod tests {
         let spares = Arc::new(Spares::default());
         for len in [100, 200, 300, 100, 300] {
             drop(Block::new(len, None, &spares).read());
-            let shelf = spares.0.lock().unwrap();
+            let shelf = spares.shelf.lock().unwrap();
             assert_eq!(shelf.used_bytes, 0);
             assert!(shelf.spare_bytes <= shelf.peak_bytes);
         }

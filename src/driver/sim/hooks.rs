@@ -1,7 +1,7 @@
 //! What tests and reports may ask of a simulated device, and what tests may do to it.
 
 use super::{Busy, Sim, Span, submit::invalid};
-use crate::driver::{DevicePtr, DriverError, QueueId, Result};
+use crate::driver::{DevicePtr, DriverError, DriverErrorKind, QueueId, Result};
 use std::sync::atomic::Ordering;
 
 /// What memory that was freed not long ago reads as.
@@ -100,6 +100,11 @@ impl Sim {
         let turn = self.shared.turn();
         let index = turn.queue(queue, "pending")?;
         Ok(turn.queues[index].ops.len())
+    }
+
+    /// Loses the device, as a fault found by a fence does. `error` is what every later call returns, as `Lost`.
+    pub fn lose(&self, error: DriverError) {
+        self.shared.turn().lose(DriverError { kind: DriverErrorKind::Lost, ..error });
     }
 
     /// Sets how many bytes of the device other programs hold: they are neither free nor this program's.

@@ -6,7 +6,7 @@ use super::{
     block::{Block, Lazy, Reach},
     table::Place,
 };
-use crate::driver::{Arg, ArgAccess, HostRange, kernel::Body};
+use crate::driver::{Arg, ArgAccess, DriverError, DriverErrorKind, HostKernel, HostRange, kernel::Body};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, RwLockReadGuard, RwLockWriteGuard},
@@ -210,8 +210,18 @@ fn carve<'a>(
     }
 }
 
+/// Refuses a kernel two of whose arguments overlap, unless both are only read.
+pub(in crate::driver) fn check_kernel(kernel: &HostKernel) -> Result<(), DriverError> {
+    let args: Vec<_> = kernel.args.iter().map(|&(ptr, bytes, access)| (ptr.0, bytes, access)).collect();
+    if clash(&args) {
+        let message = "two arguments overlap and one of them is written";
+        return Err(DriverError::new(DriverErrorKind::Invalid, "launch_host", 1, message));
+    }
+    Ok(())
+}
+
 /// Whether two arguments overlap and one of them is written.
-pub(in crate::driver) fn clash(args: &[(u64, u64, ArgAccess)]) -> bool {
+fn clash(args: &[(u64, u64, ArgAccess)]) -> bool {
     let mut sorted: Vec<_> = args.iter().filter(|(_, bytes, _)| *bytes > 0).collect();
     sorted.sort_by_key(|(at, ..)| *at);
     let (mut end, mut written) = (0, 0);

@@ -2,19 +2,19 @@
 //!
 //! Misuse that a real device would turn into wrong bytes loses this one, and says what was touched.
 
-mod bell;
-mod block;
+pub(super) mod bell;
+pub(super) mod block;
 mod busy;
 mod config;
 mod fences;
 mod hooks;
-mod job;
+pub(super) mod job;
 mod pool;
 mod profiles;
 mod queue;
 mod shared;
 mod submit;
-mod table;
+pub(super) mod table;
 mod timeline;
 mod worker;
 mod world;
@@ -30,6 +30,7 @@ use super::{
     HostMemory, HostRange, QueueId, QueueRole, Result,
 };
 use fences::Early;
+use job::check_kernel;
 use queue::Queue;
 use shared::{Shared, Turn};
 use std::{
@@ -39,7 +40,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use submit::{check_kernel, invalid, transfer};
+use submit::{invalid, transfer};
 
 /// A simulated device.
 ///

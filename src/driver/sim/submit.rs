@@ -7,7 +7,7 @@ use super::{
     Link, Pool,
     block::Block,
     busy::Lane,
-    job::{Job, Work, clash},
+    job::{Job, Work},
     queue::{Op, Task},
     shared::{join, nanos, raise},
     table::{Allocation, Place},
@@ -296,15 +296,6 @@ impl World {
         }
         Ok((place, whole))
     }
-}
-
-/// Refuses a kernel two of whose arguments overlap, unless both are only read.
-pub(super) fn check_kernel(kernel: &HostKernel) -> Result<()> {
-    let args: Vec<_> = kernel.args.iter().map(|&(ptr, bytes, access)| (ptr.0, bytes, access)).collect();
-    if clash(&args) {
-        return Err(invalid("launch_host", "two arguments overlap and one of them is written"));
-    }
-    Ok(())
 }
 
 /// What fresh memory holds: one byte for each allocation, never zero.
