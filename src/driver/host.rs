@@ -17,6 +17,8 @@ pub enum HostKind {
     Ordinary,
 }
 
+type Release = Box<dyn FnOnce(NonNull<u8>, usize) + Send + Sync>;
+
 /// A block of host memory. Its bytes are reached through calls that copy, under a lock of its own, so that a
 /// simulated copy engine's thread and the host never race.
 pub struct HostMemory {
@@ -24,7 +26,7 @@ pub struct HostMemory {
     bytes: usize,
     kind: HostKind,
     turn: RwLock<()>,
-    release: Option<Box<dyn FnOnce(NonNull<u8>, usize) + Send + Sync>>,
+    release: Option<Release>,
 }
 
 // SAFETY: the block is owned by this value alone; every access to its bytes goes through `turn`, or through a
