@@ -190,6 +190,9 @@ impl fmt::Debug for Spares {
 
 /// An owned run of bytes, aligned for any element type.
 struct Aligned {
+    /// What the allocator gave: `len + ALIGN` bytes at any address. Asked for aligned ones, it would touch every
+    /// page to make them zero, though they come so from the system.
+    given: NonNull<u8>,
     start: NonNull<u8>,
     len: usize,
 }
@@ -201,14 +204,16 @@ unsafe impl Sync for Aligned {}
 
 impl Aligned {
     fn layout(len: usize) -> Option<Layout> {
-        Layout::from_size_align(len.max(1), ALIGN).ok()
+        Layout::from_size_align(len.checked_add(ALIGN)?, 1).ok()
     }
 
     fn zeroed(len: usize) -> Option<Aligned> {
         let layout = Aligned::layout(len)?;
         // SAFETY: the layout's size is above zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Aligned { start, len })
+        let given = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        // SAFETY: the next aligned address is less than `ALIGN` bytes on, and that many were asked for besides.
+        let start = unsafe { given.add(given.align_offset(ALIGN)) };
+        Some(Aligned { given, start, len })
     }
 }
 
@@ -232,7 +237,7 @@ impl Drop for Aligned {
     fn drop(&mut self) {
         if let Some(layout) = Aligned::layout(self.len) {
             // SAFETY: the bytes came from the allocator with this very layout and are freed once.
-            unsafe { dealloc(self.start.as_ptr(), layout) };
+            unsafe { dealloc(self.given.as_ptr(), layout) };
         }
     }
 }

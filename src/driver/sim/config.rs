@@ -125,7 +125,8 @@ pub struct Config {
     pub clock: Clock,
     /// Whether it holds bytes.
     pub contents: Contents,
-    /// In how many pieces a copy's bytes move, evenly over its time.
+    /// In how many pieces a copy's bytes move, evenly over its time: what else touches them may come between. A
+    /// single piece is the fastest on a real clock without a bandwidth.
     pub copy_cuts: u32,
     /// Seeds what fresh memory is filled with before it is written: 0 gives 0xCD everywhere, any other seed a
     /// byte for each allocation. None leaves whatever is there, which saves the time to fill.

@@ -58,6 +58,9 @@ impl Shared {
     pub(super) fn begin(&self, cost: Duration) -> Result<Turn<'_>> {
         if self.config.clock == Clock::Real && !cost.is_zero() {
             let until = Instant::now() + cost;
+            if cost > Duration::from_millis(1) {
+                thread::sleep(cost);
+            }
             while Instant::now() < until {
                 std::hint::spin_loop();
             }
