@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::driver::DriverErrorKind;
-use crate::driver::sim::Pool;
+use crate::driver::sim::{Pinning, PinningWaits, Pool};
 
 fn small(clock: Clock) -> Arc<Sim> {
     Sim::open(Config::new().with_capacity(100 * 512).with_clock(clock)).unwrap()
@@ -135,6 +135,19 @@ fn others_bytes_and_overcommit_change_what_is_granted() {
     let device = Sim::open(config).unwrap();
     device.allocate(compute(&device), 1 << 20).unwrap();
     assert_eq!(device.memory().free, Some(0));
+}
+
+#[test]
+fn pinning_takes_its_time_and_waits_for_the_device_where_drivers_do() {
+    let pinning = Pinning { call: micros(10), bandwidth: Some(1_000_000_000), waits: PinningWaits::Device };
+    let device = Sim::open(Config::new().with_clock(Clock::Computed).with_pinning(pinning)).unwrap();
+    drop(device.allocate_host(5000).unwrap());
+    assert_eq!(device.now(), micros(15));
+    device.launch_host(compute(&device), HostKernel::new(micros(500), |_| {})).unwrap();
+    drop(device.allocate_host(5000).unwrap());
+    assert_eq!(device.now(), micros(515));
+    device.charge(micros(5));
+    assert_eq!(device.now(), micros(520));
 }
 
 #[test]
