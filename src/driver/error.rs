@@ -40,7 +40,12 @@ pub struct DriverError {
 
 impl DriverError {
     /// A failed call.
-    pub fn new(kind: DriverErrorKind, call: &'static str, code: i64, message: impl Into<String>) -> DriverError {
+    pub fn new(
+        kind: DriverErrorKind,
+        call: &'static str,
+        code: i64,
+        message: impl Into<String>,
+    ) -> DriverError {
         DriverError { kind, call, code, message: message.into() }
     }
 }

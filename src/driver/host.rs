@@ -17,6 +17,8 @@ pub enum HostKind {
     Ordinary,
 }
 
+type Release = Box<dyn FnOnce(NonNull<u8>, usize) + Send + Sync>;
+
 /// A block of host memory. Its bytes are reached through calls that copy, under a lock of its own, so that a
 /// simulated copy engine's thread and the host never race.
 pub struct HostMemory {
@@ -24,7 +26,7 @@ pub struct HostMemory {
     bytes: usize,
     kind: HostKind,
     turn: RwLock<()>,
-    release: Option<Box<dyn FnOnce(NonNull<u8>, usize) + Send + Sync>>,
+    release: Option<Release>,
 }
 
 // SAFETY: the block is owned by this value alone; every access to its bytes goes through `turn`, or through a
@@ -51,6 +53,23 @@ impl HostMemory {
         // SAFETY: the layout's size is above zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         Some(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: None })
+    }
+
+    /// As [`from_allocator`](HostMemory::from_allocator), and calls `gone` when the block has been freed.
+    pub(super) fn from_allocator_with(
+        bytes: usize,
+        kind: HostKind,
+        gone: impl FnOnce(usize) + Send + Sync + 'static,
+    ) -> Option<HostMemory> {
+        let mut memory = HostMemory::from_allocator(bytes, kind)?;
+        memory.release = Some(Box::new(move |start, bytes| {
+            if let Some(layout) = layout(bytes) {
+                // SAFETY: the block came from the allocator with this very layout and is freed once.
+                unsafe { dealloc(start.as_ptr(), layout) };
+            }
+            gone(bytes);
+        }));
+        Some(memory)
     }
 
     /// Bytes in the block.
@@ -109,6 +128,39 @@ impl HostMemory {
         let to = unsafe { self.start.as_ptr().add(offset) };
         // SAFETY: `to` has `bytes` bytes that no one else touches while `turn` is held for writing.
         unsafe { std::ptr::write_bytes(to, value, bytes) };
+    }
+
+    /// Lends `bytes` bytes at `offset` to `read`, with no copy between.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not within the block.
+    pub(super) fn with_bytes<R>(&self, offset: usize, bytes: usize, read: impl FnOnce(&[u8]) -> R) -> R {
+        self.assert_within(offset, bytes);
+        let _turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the range is within the block, as just checked.
+        let from = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: `from` has `bytes` initialised bytes that no one writes while `turn` is held for reading.
+        read(unsafe { std::slice::from_raw_parts(from, bytes) })
+    }
+
+    /// Lends `bytes` bytes at `offset` to `write`, with no copy between.
+    ///
+    /// # Panics
+    ///
+    /// If the range is not within the block.
+    pub(super) fn with_bytes_mut<R>(
+        &self,
+        offset: usize,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        self.assert_within(offset, bytes);
+        let _turn = self.turn.write().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the range is within the block, as just checked.
+        let to = unsafe { self.start.as_ptr().add(offset) };
+        // SAFETY: `to` has `bytes` initialised bytes that no one else touches while `turn` is held for writing.
+        write(unsafe { std::slice::from_raw_parts_mut(to, bytes) })
     }
 
     fn assert_within(&self, offset: usize, bytes: usize) {

@@ -42,13 +42,14 @@ impl<'a> Arg<'a> {
     }
 }
 
-type Body = Box<dyn FnOnce(&mut [Arg<'_>]) + Send>;
+pub(super) type Body = Box<dyn FnOnce(&mut [Arg<'_>]) + Send>;
 
 /// A kernel that runs a closure over ranges of device memory.
 ///
 /// Its arguments are declared before it runs, as they would be bound to a real kernel. Two arguments may overlap
 /// only if both are read.
 pub struct HostKernel {
+    pub(super) label: &'static str,
     pub(super) cost: Duration,
     pub(super) args: Vec<(DevicePtr, u64, ArgAccess)>,
     pub(super) body: Body,
@@ -57,7 +58,14 @@ pub struct HostKernel {
 impl HostKernel {
     /// A kernel that keeps the compute engine for `cost`, and whose `body` is given its arguments in order.
     pub fn new(cost: Duration, body: impl FnOnce(&mut [Arg<'_>]) + Send + 'static) -> HostKernel {
-        HostKernel { cost, args: Vec::new(), body: Box::new(body) }
+        HostKernel { label: "kernel", cost, args: Vec::new(), body: Box::new(body) }
+    }
+
+    /// Names the kernel, for a timeline that shows it.
+    #[must_use]
+    pub fn labelled(mut self, label: &'static str) -> HostKernel {
+        self.label = label;
+        self
     }
 
     /// Adds an argument: `bytes` bytes at `ptr`.
@@ -70,6 +78,10 @@ impl HostKernel {
 
 impl fmt::Debug for HostKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostKernel").field("cost", &self.cost).field("args", &self.args).finish_non_exhaustive()
+        f.debug_struct("HostKernel")
+            .field("label", &self.label)
+            .field("cost", &self.cost)
+            .field("args", &self.args)
+            .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A driver knows nothing of residency. It never waits for the device, and it is the only layer with `unsafe`.
 
+pub mod cpu;
 mod error;
 pub mod fault;
 mod host;
@@ -144,7 +145,12 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     /// Queues a kernel that runs on the host, where the device is one that has those.
     fn launch_host(&self, queue: QueueId, kernel: HostKernel) -> Result<()> {
         let _ = (queue, kernel);
-        Err(DriverError::new(DriverErrorKind::Unsupported, "launch_host", 0, "this device runs no host kernels"))
+        Err(DriverError::new(
+            DriverErrorKind::Unsupported,
+            "launch_host",
+            0,
+            "this device runs no host kernels",
+        ))
     }
 
     /// Records a fence behind all that is queued on `queue` so far.

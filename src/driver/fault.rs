@@ -1,0 +1,327 @@
+//! A driver around another that fails where a test says: the n-th call of a kind, or a fixed share of them.
+//!
+//! Never changes what a call does that it lets through. A call it refuses has done nothing.
+
+mod plan;
+
+pub use plan::{Call, Effect, Step};
+
+use super::{
+    Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKernel, HostMemory,
+    HostRange, QueueId, QueueRole, Result, sim::Sim,
+};
+use plan::Plan;
+use std::{
+    any::Any,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// A driver that fails on purpose.
+///
+/// ```
+/// use tack_residency::driver::{Driver, DriverErrorKind, QueueRole};
+/// use tack_residency::driver::fault::{Call, Effect, Fault, Step};
+/// use tack_residency::driver::sim::{Config, Sim};
+///
+/// let refusal = Effect::Refuse(DriverErrorKind::OutOfMemory);
+/// let device = Fault::new(Sim::open(Config::new())?, [Step::new(Call::Allocate, 1, refusal)]);
+/// let queue = device.create_queue(QueueRole::Compute)?;
+/// device.allocate(queue, 512)?;
+/// assert!(device.allocate(queue, 512).is_err());
+/// device.allocate(queue, 512)?;
+/// assert_eq!(device.calls(Call::Allocate), 3);
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
+#[derive(Debug)]
+pub struct Fault {
+    inner: Arc<dyn Driver>,
+    plan: Plan,
+    calls: [AtomicU64; Call::ALL.len()],
+    refused: AtomicU64,
+    lost: Mutex<Option<DriverError>>,
+}
+
+impl Fault {
+    /// A driver that does what `script` says to the calls it names, and lets the others through.
+    pub fn new(inner: Arc<dyn Driver>, script: impl IntoIterator<Item = Step>) -> Arc<Fault> {
+        Fault::with_plan(inner, Plan::Script(script.into_iter().collect()))
+    }
+
+    /// A driver that refuses about one in `one_in` of the calls of these kinds: allocations as out of memory, the
+    /// others as refused. The same seed and calls give the same refusals.
+    pub fn random(inner: Arc<dyn Driver>, seed: u64, one_in: u64, calls: &[Call]) -> Arc<Fault> {
+        Fault::with_plan(inner, Plan::Random { seed, one_in: one_in.max(1), calls: calls.to_vec() })
+    }
+
+    fn with_plan(inner: Arc<dyn Driver>, plan: Plan) -> Arc<Fault> {
+        let (calls, refused, lost) = Default::default();
+        Arc::new(Fault { inner, plan, calls, refused, lost })
+    }
+
+    /// The driver inside.
+    pub fn inner(&self) -> &Arc<dyn Driver> {
+        &self.inner
+    }
+
+    /// Calls of this kind so far, those that failed included.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.calls[call as usize].load(Ordering::Acquire)
+    }
+
+    /// Calls refused so far.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Acquire)
+    }
+
+    /// Counts a call, and lets it through or does not.
+    fn pass(&self, call: Call) -> Result<()> {
+        let nth = self.calls[call as usize].fetch_add(1, Ordering::AcqRel);
+        if let Some(lost) = self.lost() {
+            return Err(lost);
+        }
+        match self.plan.effect(call, nth) {
+            None => Ok(()),
+            Some(Effect::Delay(pause)) => {
+                if self.inner.caps().computed_clock {
+                    self.inner.charge(pause);
+                } else {
+                    thread::sleep(pause);
+                }
+                Ok(())
+            }
+            Some(Effect::Refuse(kind)) => {
+                self.refused.fetch_add(1, Ordering::AcqRel);
+                let message = format!("call {nth} of its kind was to be refused");
+                Err(DriverError::new(kind, call.name(), -1, message))
+            }
+            Some(Effect::Lose) => {
+                let message = format!("call {nth} of its kind was to find the device lost");
+                let error = DriverError::new(DriverErrorKind::Lost, call.name(), -2, message);
+                *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
+                if let Some(device) = self.inner.as_any().downcast_ref::<Sim>() {
+                    device.lose(error.clone());
+                }
+                self.inner.unpark();
+                Err(error)
+            }
+        }
+    }
+
+    fn lost(&self) -> Option<DriverError> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Driver for Fault {
+    fn caps(&self) -> &Caps {
+        self.inner.caps()
+    }
+
+    fn description(&self) -> String {
+        format!("{}, failing on purpose", self.inner.description())
+    }
+
+    fn memory(&self) -> DriverMemory {
+        self.inner.memory()
+    }
+
+    fn create_queue(&self, role: QueueRole) -> Result<QueueId> {
+        self.pass(Call::CreateQueue)?;
+        self.inner.create_queue(role)
+    }
+
+    fn allocate(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr> {
+        self.pass(Call::Allocate)?;
+        self.inner.allocate(queue, bytes)
+    }
+
+    /// Once the device is lost, a free is let through: the simulated device then only keeps its books.
+    fn free(&self, queue: QueueId, ptr: DevicePtr) -> Result<()> {
+        match self.pass(Call::Free) {
+            Err(error) if error.kind == DriverErrorKind::Lost => {
+                // Nothing more can be done for memory of a lost device.
+                let _ = self.inner.free(queue, ptr);
+                Ok(())
+            }
+            Err(error) => Err(error),
+            Ok(()) => self.inner.free(queue, ptr),
+        }
+    }
+
+    fn trim(&self) -> Result<u64> {
+        self.pass(Call::Trim)?;
+        self.inner.trim()
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
+        self.pass(Call::AllocateHost)?;
+        self.inner.allocate_host(bytes)
+    }
+
+    fn copy_out(&self, queue: QueueId, from: DevicePtr, to: &HostRange) -> Result<()> {
+        self.pass(Call::CopyOut)?;
+        self.inner.copy_out(queue, from, to)
+    }
+
+    fn copy_in(&self, queue: QueueId, from: &HostRange, to: DevicePtr) -> Result<()> {
+        self.pass(Call::CopyIn)?;
+        self.inner.copy_in(queue, from, to)
+    }
+
+    fn copy(&self, queue: QueueId, from: DevicePtr, to: DevicePtr, bytes: u64) -> Result<()> {
+        self.pass(Call::Copy)?;
+        self.inner.copy(queue, from, to, bytes)
+    }
+
+    fn fill(&self, queue: QueueId, to: DevicePtr, bytes: u64, value: u8) -> Result<()> {
+        self.pass(Call::Fill)?;
+        self.inner.fill(queue, to, bytes, value)
+    }
+
+    fn launch_host(&self, queue: QueueId, kernel: HostKernel) -> Result<()> {
+        self.pass(Call::LaunchHost)?;
+        self.inner.launch_host(queue, kernel)
+    }
+
+    fn record(&self, queue: QueueId) -> Result<Fence> {
+        self.pass(Call::Record)?;
+        self.inner.record(queue)
+    }
+
+    fn wait(&self, queue: QueueId, fence: Fence) -> Result<()> {
+        self.pass(Call::Wait)?;
+        self.inner.wait(queue, fence)
+    }
+
+    fn is_passed(&self, fence: Fence) -> Result<bool> {
+        self.pass(Call::IsPassed)?;
+        self.inner.is_passed(fence)
+    }
+
+    fn retire(&self, fence: Fence) {
+        self.inner.retire(fence);
+    }
+
+    fn park(&self, patience: Duration) {
+        self.inner.park(patience);
+    }
+
+    fn unpark(&self) {
+        self.inner.unpark();
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    fn advance(&self) -> bool {
+        self.inner.advance()
+    }
+
+    fn charge(&self, pause: Duration) {
+        self.inner.charge(pause);
+    }
+
+    /// The driver inside, so that a test finds its simulated device through this one.
+    fn as_any(&self) -> &dyn Any {
+        self.inner.as_any()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::sim::Config, *};
+
+    /// Makes one call of each kind; which of them failed, with what.
+    fn all(device: &dyn Driver) -> Vec<(Call, DriverErrorKind)> {
+        let mut failed = Vec::new();
+        let mut note =
+            |call, error: Option<DriverError>| failed.extend(error.map(|error| (call, error.kind)));
+        let made = device.create_queue(QueueRole::Compute);
+        note(Call::CreateQueue, made.as_ref().err().cloned());
+        let queue = made.unwrap_or(QueueId(0));
+        let ptr = device.allocate(queue, 1024);
+        note(Call::Allocate, ptr.as_ref().err().cloned());
+        let host = device.allocate_host(8);
+        note(Call::AllocateHost, host.as_ref().err().cloned());
+        let host = host.unwrap_or_else(|_| HostMemory::ordinary(8).expect("host memory"));
+        let host = HostRange::whole(Arc::new(host));
+        let fence = device.record(queue);
+        note(Call::Record, fence.as_ref().err().cloned());
+        if let Ok(fence) = fence {
+            note(Call::Wait, device.wait(queue, fence).err());
+            note(Call::IsPassed, device.is_passed(fence).err());
+        }
+        if let Ok(ptr) = ptr {
+            note(Call::Fill, device.fill(queue, ptr, 1024, 1).err());
+            note(Call::CopyOut, device.copy_out(queue, ptr, &host).err());
+            note(Call::CopyIn, device.copy_in(queue, &host, ptr).err());
+            note(Call::Copy, device.copy(queue, ptr, ptr.offset(512), 512).err());
+            let kernel = HostKernel::new(Duration::ZERO, |_| {});
+            note(Call::LaunchHost, device.launch_host(queue, kernel).err());
+            if let Err(error) = device.free(queue, ptr) {
+                note(Call::Free, Some(error));
+            }
+        }
+        note(Call::Trim, device.trim().err());
+        failed
+    }
+
+    fn computed() -> Arc<Sim> {
+        Sim::open(Config::profile("pcie4").expect("a profile")).expect("it opens")
+    }
+
+    #[test]
+    fn each_kind_of_call_can_be_refused_and_only_that_one_is() {
+        for call in Call::ALL {
+            let kind = DriverErrorKind::Refused;
+            let sim = computed();
+            sim.create_queue(QueueRole::Compute).expect("a queue");
+            let device = Fault::new(sim.clone(), [Step::new(call, 1, Effect::Refuse(kind))]);
+            assert_eq!(all(&*device), []);
+            assert_eq!(all(&*device), [(call, kind)]);
+            assert_eq!((device.calls(call), device.refused()), (2, 1));
+            assert_eq!(sim.faults(), []);
+        }
+    }
+
+    #[test]
+    fn once_lost_every_call_finds_the_device_lost_and_memory_is_still_accounted_for() {
+        for call in Call::ALL {
+            let sim = computed();
+            let device = Fault::new(sim.clone(), [Step::new(call, 0, Effect::Lose)]);
+            all(&*device);
+            let failed = all(&*device);
+            assert!(failed.iter().all(|(_, kind)| *kind == DriverErrorKind::Lost), "{failed:?}");
+            assert!(failed.iter().any(|(call, _)| *call == Call::Trim));
+            assert_eq!((sim.live_allocations(), sim.faults()[0].call), (0, call.name()));
+        }
+    }
+
+    #[test]
+    fn a_delay_is_charged_on_a_computed_clock() {
+        let device = computed();
+        let slow = Step::new(Call::CreateQueue, 0, Effect::Delay(Duration::from_secs(5)));
+        let device = Fault::new(device, [slow]);
+        device.create_queue(QueueRole::Compute).expect("a queue");
+        assert_eq!(device.now(), Duration::from_secs(5));
+        assert!(device.as_any().downcast_ref::<Sim>().is_some());
+    }
+
+    #[test]
+    fn a_seed_refuses_its_share_and_the_same_calls_each_time() {
+        let run = |seed| {
+            let device = Fault::random(computed(), seed, 10, &[Call::Trim]);
+            let refused: Vec<_> = (0..1000).filter(|_| device.trim().is_err()).collect();
+            refused
+        };
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+        assert!((50..150).contains(&run(1).len()));
+    }
+}
