@@ -1,0 +1,166 @@
+//! How a device is opened.
+
+use crate::{
+    device::Device,
+    driver::{
+        Driver, HostKind,
+        cpu::Cpu,
+        sim::{Config, Sim},
+    },
+    engine::{Engine, HostTier, Owner, Settings},
+    error::{Error, ErrorKind, Result},
+    residency::{Bytes, Policy},
+};
+use std::{fmt, sync::Arc, time::Duration};
+
+/// Options of a device: budget, host memory, hook, tags.
+///
+/// ```
+/// use tack_residency::{Device, HostMemoryKind};
+///
+/// let device = Device::options()
+///     .budget(64 << 20)
+///     .host_memory(HostMemoryKind::Ordinary)
+///     .on_memory_pressure(|bytes| println!("{bytes} bytes are wanted"))
+///     .tag("example")
+///     .open("sim")?;
+/// assert_eq!(device.memory_info().budget, Some(64 << 20));
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Options {
+    budget: Option<u64>,
+    host: HostMemoryKind,
+    host_limit: u64,
+    hook: Option<crate::engine::Hook>,
+    tag: Option<Arc<str>>,
+    stall_after: Duration,
+    policy: Policy,
+}
+
+/// Where host copies live.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum HostMemoryKind {
+    /// Pinned memory: copies run beside everything else. The default of the async API.
+    Pinned,
+    /// Ordinary memory: whoever asks waits for the copy. The default of the blocking facade.
+    Ordinary,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            budget: None,
+            host: HostMemoryKind::Pinned,
+            host_limit: u64::MAX,
+            hook: None,
+            tag: None,
+            stall_after: Duration::from_secs(10),
+            policy: Policy::Aware,
+        }
+    }
+}
+
+impl Options {
+    /// The most bytes of live buffers the device may hold. Without one, memory is short when the driver refuses.
+    pub fn budget(mut self, bytes: u64) -> Options {
+        self.budget = Some(bytes);
+        self
+    }
+
+    /// As [`budget`](Options::budget), or none.
+    pub fn maybe_budget(mut self, bytes: Option<u64>) -> Options {
+        self.budget = bytes;
+        self
+    }
+
+    /// Where host copies live.
+    pub fn host_memory(mut self, kind: HostMemoryKind) -> Options {
+        self.host = kind;
+        self
+    }
+
+    /// The most bytes of host memory for copies and staging.
+    pub fn host_limit(mut self, bytes: u64) -> Options {
+        self.host_limit = bytes;
+        self
+    }
+
+    /// Called when memory is short, before anything more is refused: with the bytes asked for, on the asking
+    /// thread, no lock held. It may allocate and free; it is not entered twice.
+    pub fn on_memory_pressure(mut self, hook: impl Fn(u64) + Send + Sync + 'static) -> Options {
+        self.hook = Some(Arc::new(hook));
+        self
+    }
+
+    /// The tag of buffers that name none.
+    pub fn tag(mut self, tag: impl Into<Arc<str>>) -> Options {
+        self.tag = Some(tag.into());
+        self
+    }
+
+    /// How long a request waits with only pins in its way before it fails as stalled. Ten seconds if not set.
+    pub fn stall_after(mut self, patience: Duration) -> Options {
+        self.stall_after = patience;
+        self
+    }
+
+    /// Which copies are made: [`Policy::Plain`] makes all, to compare with.
+    pub fn policy(mut self, policy: Policy) -> Options {
+        self.policy = policy;
+        self
+    }
+
+    /// Opens a device by name: `sim`, `sim:PROFILE` (as [`Config::profile`] knows them), or `cpu`.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if there is no such device; the message names those there are.
+    pub fn open(self, name: &str) -> Result<Device> {
+        let driver: Arc<dyn Driver> = match name.split_once(':') {
+            None if name == "sim" => Sim::open(Config::new())?,
+            None if name == "cpu" => Cpu::open(),
+            Some(("sim", profile)) => Sim::open(Config::profile(profile)?)?,
+            _ => {
+                let what = format!("no device is called {name:?}: there are `sim`, `sim:PROFILE` and `cpu`");
+                return Err(Error::new(ErrorKind::Unavailable, what));
+            }
+        };
+        self.open_driver(name, driver)
+    }
+
+    /// Opens the device of a driver made by the caller, such as a simulated one of its own configuration.
+    ///
+    /// # Errors
+    ///
+    /// The driver's, if it can make no queues; `Unavailable` if the host can start no thread.
+    pub fn open_driver(self, name: &str, driver: Arc<dyn Driver>) -> Result<Device> {
+        let caps = driver.caps();
+        let overcommitted = caps.overcommits.then(|| driver.memory().total).flatten();
+        let budget = self.budget.or(overcommitted.map(|total| total / 10 * 9)).filter(|_| caps.spills);
+        let kind = match self.host {
+            HostMemoryKind::Pinned => HostKind::Pinned,
+            HostMemoryKind::Ordinary => HostKind::Ordinary,
+        };
+        let settings = Settings {
+            name: name.to_owned(),
+            hook: self.hook,
+            stall_after: self.stall_after,
+            policy: self.policy,
+            tag: self.tag,
+        };
+        let host = HostTier::new(kind, self.host_limit);
+        let engine = Engine::new(driver, budget.map_or(Bytes::MAX, Bytes), host, settings)?;
+        let owner = Owner::new(engine).map_err(|error| {
+            Error::new(ErrorKind::Unavailable, format!("the device's thread could not be started: {error}"))
+        })?;
+        Ok(Device::from_owner(owner))
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("budget", &self.budget).field("host", &self.host).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,330 @@
+//! What a device holds, as plain data that serialises and displays.
+
+use crate::{
+    device::Device,
+    driver::HostKind,
+    engine::Cell,
+    residency::{Bytes, HostCopy, Phase, Record, WordCell},
+};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+/// A device's memory at one moment. All figures but counts are in bytes.
+///
+/// ```
+/// # use tack_residency::Device;
+/// let device = Device::open("sim")?;
+/// let buffer = device.alloc(1 << 20).wait()?;
+/// let info = device.memory_info();
+/// assert_eq!((info.in_use, info.peak, info.spilled), (1 << 20, 1 << 20, 0));
+/// println!("{info}");
+/// # drop(buffer);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct MemoryInfo {
+    /// Device memory of live buffers.
+    pub in_use: u64,
+    /// The highest `in_use` since the device was opened or the peak reset.
+    pub peak: u64,
+    /// What the driver's pool keeps beyond use.
+    pub cached: u64,
+    /// Bytes of buffers whose contents are in host memory alone.
+    pub spilled: u64,
+    /// Free on the device as the driver tells it, if it does. A report, never a basis.
+    pub device_free: Option<u64>,
+    /// All memory of the device, if the driver tells.
+    pub device_total: Option<u64>,
+    /// The most that live buffers may hold; none without a budget.
+    pub budget: Option<u64>,
+    /// Given up by buffers, and not yet free since the device may still use it.
+    pub leaving: u64,
+    /// Granted to requests and not yet allocated.
+    pub reserved: u64,
+    /// Resident with a current host copy: these are spilled without a copy.
+    pub clean: u64,
+    /// Held by launches and guards.
+    pub pinned: u64,
+    /// Handed out.
+    pub exported: u64,
+    /// Allocated never to move.
+    pub fixed: u64,
+    /// Foreign memory wrapped: counted apart, never moved.
+    pub foreign: u64,
+    /// Host memory of host copies and staging, if that is pinned.
+    pub host_pinned: u64,
+    /// Host memory of host copies and staging, if that is ordinary.
+    pub host_ordinary: u64,
+    /// Host memory kept for reuse.
+    pub host_spare: u64,
+    /// Live buffers.
+    pub buffers: u64,
+    /// Buffers spilled so far.
+    pub spills: u64,
+    /// Buffers restored so far.
+    pub restores: u64,
+    /// Their bytes.
+    pub spilled_bytes: u64,
+    /// Their bytes.
+    pub restored_bytes: u64,
+    /// Copied to the host by spills.
+    pub copied_out_bytes: u64,
+    /// Copied to the device by restores.
+    pub copied_in_bytes: u64,
+    /// Spills and restores that needed no copy.
+    pub copies_avoided: u64,
+    /// Whether live buffers hold more than the budget, since it was lowered and pins stand in the way.
+    pub over_budget: bool,
+}
+
+impl fmt::Display for MemoryInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "in use {}, peak {}", Bytes(self.in_use), Bytes(self.peak))?;
+        if let Some(budget) = self.budget {
+            write!(f, ", budget {}", Bytes(budget))?;
+        }
+        if self.over_budget {
+            f.write_str(", over budget")?;
+        }
+        for (name, bytes) in [
+            ("spilled", self.spilled),
+            ("cached", self.cached),
+            ("leaving", self.leaving),
+            ("pinned", self.pinned),
+            ("exported", self.exported),
+            ("fixed", self.fixed),
+            ("foreign", self.foreign),
+        ] {
+            if bytes > 0 {
+                write!(f, ", {name} {}", Bytes(bytes))?;
+            }
+        }
+        match (self.device_free, self.device_total) {
+            (Some(free), Some(total)) => write!(f, ", device {} free of {}", Bytes(free), Bytes(total)),
+            (Some(free), None) => write!(f, ", device {} free", Bytes(free)),
+            (None, Some(total)) => write!(f, ", device has {}", Bytes(total)),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// Who holds memory: buffers of one tag, or one guard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct HolderInfo {
+    /// The tag of the buffers, or what is held.
+    pub tag: String,
+    /// Their bytes on the device.
+    pub bytes: u64,
+    /// How many they are.
+    pub buffers: u64,
+    /// Where a guard or launch was taken, where it is one.
+    pub place: Option<String>,
+    /// Why some cannot be spilled now, in words; none if all can.
+    pub stays: Option<String>,
+}
+
+impl fmt::Display for HolderInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.describe(f)
+    }
+}
+
+/// Why buffers stay, for choosing whom a report names.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stays {
+    pub(crate) exported: bool,
+    pub(crate) fixed: bool,
+    pinned: bool,
+    foreign: bool,
+}
+
+impl Stays {
+    fn of(record: &Record<Arc<Cell>>) -> Stays {
+        Stays {
+            exported: record.exports > 0,
+            fixed: record.fixed,
+            pinned: record.cell.load().pins() > 0,
+            foreign: record.foreign,
+        }
+    }
+
+    fn words(self) -> impl Iterator<Item = &'static str> {
+        [
+            (self.exported, "exported"),
+            (self.fixed, "fixed"),
+            (self.pinned, "pinned"),
+            (self.foreign, "foreign"),
+        ]
+        .into_iter()
+        .filter_map(|(on, word)| on.then_some(word))
+    }
+}
+
+impl Device {
+    /// What the device holds now: one consistent snapshot. Cost: one look at every buffer.
+    pub fn memory_info(&self) -> MemoryInfo {
+        let engine = self.engine();
+        let driver = engine.driver.memory();
+        let host = engine.host().held();
+        let pinned_kind = engine.host().kind() == HostKind::Pinned;
+        engine.with_state(|state| {
+            let books = state.core.books();
+            let totals = books.totals;
+            let budget = state.core.budget();
+            let mut info = MemoryInfo {
+                in_use: books.in_use.0,
+                peak: books.peak.0,
+                cached: driver.cached,
+                spilled: books.spilled.0,
+                device_free: driver.free,
+                device_total: driver.total,
+                budget: (budget != Bytes::MAX).then_some(budget.0),
+                leaving: books.leaving.0 + books.ordered.0,
+                reserved: books.reserved.0,
+                fixed: books.fixed.0,
+                foreign: books.foreign.0,
+                host_pinned: if pinned_kind { host.used } else { 0 },
+                host_ordinary: if pinned_kind { 0 } else { host.used },
+                host_spare: host.spare,
+                spills: totals.spills,
+                restores: totals.restores,
+                spilled_bytes: totals.spilled.0,
+                restored_bytes: totals.restored.0,
+                copied_out_bytes: totals.copied_out.0,
+                copied_in_bytes: totals.copied_in.0,
+                copies_avoided: totals.copies_avoided,
+                over_budget: state.core.is_over_budget(),
+                ..MemoryInfo::default()
+            };
+            for (_, record) in state.core.records() {
+                let word = record.cell.load();
+                info.buffers += 1;
+                if record.foreign {
+                    continue;
+                }
+                let is_clean = word.phase() == Phase::Resident && !word.is_dirty();
+                if is_clean && record.host == HostCopy::Held && record.copying.is_none() {
+                    info.clean += record.bytes.0;
+                }
+                if word.pins() > 0 {
+                    info.pinned += record.bytes.0;
+                }
+                if record.exports > 0 {
+                    info.exported += record.bytes.0;
+                }
+            }
+            info
+        })
+    }
+
+    /// Starts the peak anew from what is held now. Scopes keep theirs.
+    pub fn reset_peak_memory(&self) {
+        self.engine().with_state(|state| state.core.books_mut().reset_peak());
+    }
+
+    /// Measures the peak of a block, from what is held now. Scopes nest, and do not disturb each other.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let kept = device.alloc(4096).wait()?;
+    /// let outer = device.peak_scope();
+    /// drop(device.alloc(1 << 20).wait()?);
+    /// let inner = device.peak_scope();
+    /// assert_eq!(inner.finish(), 4096);
+    /// assert_eq!(outer.finish(), 4096 + (1 << 20));
+    /// # drop(kept);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    pub fn peak_scope(&self) -> PeakScope {
+        let id = self.engine().with_state(|state| state.core.books_mut().open_scope());
+        PeakScope { device: self.clone(), id }
+    }
+
+    /// The holders of the most memory, by tag, largest first.
+    pub fn largest_holders(&self, most: usize) -> Vec<HolderInfo> {
+        self.largest(most, |_| true)
+    }
+
+    pub(crate) fn largest(&self, most: usize, counts: impl Fn(Stays) -> bool) -> Vec<HolderInfo> {
+        let mut by_tag: BTreeMap<String, (u64, u64, Vec<&'static str>)> = BTreeMap::new();
+        self.engine().with_state(|state| {
+            for (_, record) in state.core.records() {
+                let stays = Stays::of(record);
+                if !counts(stays) {
+                    continue;
+                }
+                let tag = record.cell.tag.as_deref().unwrap_or("untagged");
+                let entry = by_tag.entry(tag.to_owned()).or_default();
+                entry.0 += if record.memory { record.bytes.0 } else { 0 };
+                entry.1 += 1;
+                for word in stays.words() {
+                    if !entry.2.contains(&word) {
+                        entry.2.push(word);
+                    }
+                }
+            }
+        });
+        let mut holders: Vec<_> = by_tag
+            .into_iter()
+            .map(|(tag, (bytes, buffers, stays))| HolderInfo {
+                tag,
+                bytes,
+                buffers,
+                place: None,
+                stays: (!stays.is_empty()).then(|| stays.join(", ")),
+            })
+            .collect();
+        holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
+        holders.truncate(most);
+        holders
+    }
+
+    /// Guards and launches that hold pins, where they are known.
+    pub fn pin_holders(&self) -> Vec<HolderInfo> {
+        self.engine().with_state(|state| {
+            let holders = state.holders.values();
+            holders
+                .map(|holder| HolderInfo {
+                    tag: match &holder.tag {
+                        Some(tag) => format!("{} of {tag}", holder.what),
+                        None => holder.what.to_owned(),
+                    },
+                    bytes: holder.bytes,
+                    buffers: 1,
+                    place: Some(holder.place.to_string()),
+                    stays: Some("pinned".to_owned()),
+                })
+                .collect()
+        })
+    }
+}
+
+/// A scope that measures its peak; see [`Device::peak_scope`].
+#[derive(Debug)]
+#[must_use = "the peak is read with `finish`"]
+pub struct PeakScope {
+    device: Device,
+    id: u64,
+}
+
+impl PeakScope {
+    /// The peak so far, in bytes.
+    pub fn peak(&self) -> u64 {
+        self.device.engine().with_state(|state| state.core.books().scope(self.id)).0
+    }
+
+    /// Ends the scope; its peak, in bytes.
+    pub fn finish(self) -> u64 {
+        self.peak()
+    }
+}
+
+impl Drop for PeakScope {
+    fn drop(&mut self) {
+        self.device.engine().with_state(|state| state.core.books_mut().close_scope(self.id));
+    }
+}
