@@ -119,24 +119,35 @@ impl Error {
     /// The failure of a call on a device, with the device's ledger and holders.
     pub(crate) fn from_failure(device: &Device, call: &str, failure: Failure) -> Error {
         let (kind, what) = match &failure {
-            Failure::TooLarge { bytes, most } => {
-                (ErrorKind::TooLarge, format!("{call} needs {bytes}, and at most {most} can ever fit: ask for less or raise the budget"))
-            }
+            Failure::TooLarge { bytes, most } => (
+                ErrorKind::TooLarge,
+                format!(
+                    "{call} needs {bytes}, and at most {most} can ever fit: ask for less or raise the budget"
+                ),
+            ),
             Failure::Blocked { bytes, exported } => (
                 ErrorKind::Blocked,
-                format!("{call} needs {bytes}, and exports and fixed buffers hold {exported}: end some of them"),
+                format!(
+                    "{call} needs {bytes}, and exports and fixed buffers hold {exported}: end some of them"
+                ),
             ),
             Failure::OutOfMemory { bytes } => (
                 ErrorKind::OutOfMemory,
-                format!("{call} needs {bytes} of device memory, and nothing more can be spilled: free buffers or try again later"),
+                format!(
+                    "{call} needs {bytes} of device memory, and nothing more can be spilled: free buffers or try again later"
+                ),
             ),
             Failure::HostOutOfMemory { bytes } => (
                 ErrorKind::OutOfMemory,
-                format!("{call} needs {bytes} of host memory for a copy, and the host tier has no more: raise its limit or free buffers"),
+                format!(
+                    "{call} needs {bytes} of host memory for a copy, and the host tier has no more: raise its limit or free buffers"
+                ),
             ),
             Failure::Stalled { bytes } => (
                 ErrorKind::Stalled,
-                format!("{call} needs {bytes}, and only guards and prepared launches stand in the way: drop or submit them"),
+                format!(
+                    "{call} needs {bytes}, and only guards and prepared launches stand in the way: drop or submit them"
+                ),
             ),
             Failure::Misuse(what) => (ErrorKind::Misuse, format!("{call}: {what}")),
             Failure::TimedOut => (ErrorKind::TimedOut, format!("{call} did not end before its deadline")),

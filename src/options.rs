@@ -161,6 +161,9 @@ impl Options {
 
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Options").field("budget", &self.budget).field("host", &self.host).finish_non_exhaustive()
+        f.debug_struct("Options")
+            .field("budget", &self.budget)
+            .field("host", &self.host)
+            .finish_non_exhaustive()
     }
 }

@@ -106,7 +106,6 @@ impl Engine {
             let mut out = vec![0; bytes as usize];
             if let Some(range) = range {
                 range.memory.read(range.offset + offset as usize, &mut out);
-                self.give_back_if_spare(range);
             }
             return Ok(Started::Done(out));
         }
@@ -127,11 +126,6 @@ impl Engine {
             return cell.host().map(Some);
         }
         None
-    }
-
-    /// A read's share of a block: dropped here, it is freed here if no one else has it.
-    fn give_back_if_spare(&self, range: HostRange) {
-        drop(range);
     }
 
     /// Starts to write a block's bytes at `offset`, or to fill.
@@ -180,7 +174,13 @@ impl Engine {
     }
 
     /// Starts to set `bytes` bytes at `offset` to `value`.
-    pub fn start_fill(&self, cell: &Arc<Cell>, offset: u64, bytes: u64, value: u8) -> Result<Started<()>, Failure> {
+    pub fn start_fill(
+        &self,
+        cell: &Arc<Cell>,
+        offset: u64,
+        bytes: u64,
+        value: u8,
+    ) -> Result<Started<()>, Failure> {
         self.start_change(cell, offset, bytes, Access::Fill(value), &[])
     }
 

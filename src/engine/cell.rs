@@ -6,9 +6,12 @@ use super::{
 };
 use crate::{
     driver::{DevicePtr, HostRange},
-    residency::{Pinned, Slot, Word, WordCell},
+    residency::{NoPin, Slot, Word, WordCell},
 };
-use std::{fmt, sync::{Arc, OnceLock}};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 /// One buffer, as its handles share it. `Owner` is what keeps its device alive.
 pub struct Cell {
@@ -63,7 +66,7 @@ impl Cell {
 
     /// Takes a pin without a lock: one compare-exchange, that keeps the later stamp and marks dirty too.
     #[inline]
-    pub fn try_pin(&self, stamp: u64, writes: bool) -> Result<(), Pinned> {
+    pub fn try_pin(&self, stamp: u64, writes: bool) -> Result<(), NoPin> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let next = Word(word).pinned(stamp, writes)?;

@@ -54,7 +54,7 @@ impl HostTier {
             }
             blocks.used += size;
         }
-        self.make_way(size);
+        self.make_way();
         let made = match self.kind {
             HostKind::Ordinary => HostMemory::ordinary(bytes),
             HostKind::Pinned => driver.allocate_host(bytes).ok(),
@@ -65,8 +65,8 @@ impl HostTier {
         made.map(|block| HostRange::whole(Arc::new(block)))
     }
 
-    /// Frees spare blocks until `size` bytes more are within the limit.
-    fn make_way(&self, size: u64) {
+    /// Frees spare blocks until all is within the limit.
+    fn make_way(&self) {
         let mut freed = Vec::new();
         let mut blocks = lock(&self.blocks);
         while blocks.spare_bytes > 0 && blocks.used.saturating_add(blocks.spare_bytes) > self.limit {
@@ -79,7 +79,6 @@ impl HostTier {
                 blocks.spare.insert(bytes, list);
             }
         }
-        let _ = size;
         drop(blocks);
         drop(freed);
     }
@@ -105,16 +104,6 @@ impl HostTier {
     pub fn held(&self) -> HostUse {
         let blocks = lock(&self.blocks);
         HostUse { used: blocks.used, spare: blocks.spare_bytes }
-    }
-
-    /// Frees what is kept for reuse.
-    pub fn trim(&self) {
-        let spare = {
-            let mut blocks = lock(&self.blocks);
-            blocks.spare_bytes = 0;
-            std::mem::take(&mut blocks.spare)
-        };
-        drop(spare);
     }
 }
 

@@ -78,7 +78,7 @@ impl Engine {
                 let job = self.free_job(&cell, bytes);
                 self.start_free(state, job);
             }
-            Decision::FreeDropped { cell, bytes, memory, .. } => {
+            Decision::FreeDropped { cell, bytes, memory } => {
                 self.give_back_host(cell.replace_host(None));
                 let ordered = self.driver.caps().stream_ordered && cell.is_compute_only();
                 if memory && ordered && bytes > Bytes::ZERO && state.lost.is_none() {
@@ -190,9 +190,9 @@ impl Engine {
     fn copy_in(&self, slot: Slot, cell: &Cell) {
         let queue = self.queue(RESTORE);
         let queued = match cell.host() {
-            Some(range) => {
-                self.order(queue, cell, false).and_then(|()| self.driver.copy_in(queue.id, &range, cell.ptr()))
-            }
+            Some(range) => self
+                .order(queue, cell, false)
+                .and_then(|()| self.driver.copy_in(queue.id, &range, cell.ptr())),
             None => Ok(()),
         };
         match queued {

@@ -11,6 +11,7 @@ mod cell;
 mod due;
 mod flags;
 mod free;
+mod hand_out;
 mod host_tier;
 mod jobs;
 mod lane;
@@ -31,7 +32,6 @@ pub use self::{
     queue::{COMPUTE, FURTHER, QUEUES},
     runtime::assert_may_block,
     state::{Holder, Spec},
-    submit::Submitting,
     sync::lock,
     thread::Owner,
     wait::{IdleWait, OpWait, Wait, block_on},
@@ -133,7 +133,9 @@ impl Engine {
 
     /// The queue at a place.
     pub(crate) fn queue(&self, index: usize) -> &Queue {
-        self.queues[index].get().expect("the first four queues are made with the engine, others before their use")
+        self.queues[index]
+            .get()
+            .expect("the first four queues are made with the engine, others before their use")
     }
 
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Queue> {

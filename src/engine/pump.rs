@@ -1,7 +1,7 @@
 //! Turns what was decided into jobs and runs them, and what the device has done into decisions.
 
 use super::{
-    COMPUTE, Engine, Flags, RELEASE,
+    Engine, Flags, RELEASE,
     due::Due,
     jobs::Job,
     state::State,
@@ -50,7 +50,10 @@ impl Engine {
             let pressed = state.core.is_pressed();
             if pressed {
                 self.track();
-            } else if state.is_quiet() && self.jobs.load(Ordering::SeqCst) == 0 && !self.flags.has(Flags::MULTI) {
+            } else if state.is_quiet()
+                && self.jobs.load(Ordering::SeqCst) == 0
+                && !self.flags.has(Flags::MULTI)
+            {
                 self.flags.put(Flags::TRACK, false);
             }
             let steps: Vec<_> = state.core.drain_steps().collect();
@@ -146,8 +149,11 @@ impl Engine {
         let mut any = false;
         for queue in self.queues() {
             let done = queue.done();
-            while let Some(entry) =
-                state.due.range((queue.index, 0, 0)..=(queue.index, done, u64::MAX)).next().map(|(key, _)| *key)
+            while let Some(entry) = state
+                .due
+                .range((queue.index, 0, 0)..=(queue.index, done, u64::MAX))
+                .next()
+                .map(|(key, _)| *key)
             {
                 let Some(due) = state.due.remove(&entry) else { break };
                 self.act_on(&mut state, due);
@@ -236,18 +242,9 @@ impl Engine {
     pub(crate) fn is_stalled(&self, id: crate::residency::RequestId) -> bool {
         let state = lock(&self.state);
         state.core.stalled() == Some(id)
-            && state.core.request(id).is_some_and(|request| {
-                matches!(request.outcome, Outcome::Queued | Outcome::Admitted)
-            })
-    }
-
-    /// Notes a use by work the crate did not queue itself, at the end of a queue.
-    pub(crate) fn note_foreign_use(&self, cell: &super::Cell, index: usize) {
-        let queue = self.queue(index);
-        let number = queue.number();
-        cell.note_use(index, number, true);
-        if index != COMPUTE || self.flags.has(Flags::TRACK) {
-            self.mark(queue, number);
-        }
+            && state
+                .core
+                .request(id)
+                .is_some_and(|request| matches!(request.outcome, Outcome::Queued | Outcome::Admitted))
     }
 }

@@ -148,11 +148,6 @@ impl Queue {
         marks.needed = marks.needed.max(sequence);
     }
 
-    /// Whether anyone waits for what is not done.
-    pub fn is_needed(&self) -> bool {
-        lock(&self.marks).needed > self.done()
-    }
-
     /// Looks how far the device has come; true if further than before. Records the fences that could not be before.
     pub fn poll(&self, driver: &dyn Driver) -> Result<bool> {
         let needed = lock(&self.marks).needed;

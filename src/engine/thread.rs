@@ -19,7 +19,9 @@ impl Owner {
         let engine = Arc::new(engine);
         if !engine.driver.caps().computed_clock {
             let engine = engine.clone();
-            std::thread::Builder::new().name(format!("tack {}", engine.settings.name)).spawn(move || engine.tend())?;
+            std::thread::Builder::new()
+                .name(format!("tack {}", engine.settings.name))
+                .spawn(move || engine.tend())?;
         }
         Ok(Arc::new(Owner { engine }))
     }

@@ -113,14 +113,6 @@ impl Books {
         }
     }
 
-    /// A restore that the driver refused after all.
-    pub fn unrestored(&mut self, bytes: Bytes) {
-        self.spilled = self.spilled.plus(bytes);
-        self.totals.restores = self.totals.restores.saturating_sub(1);
-        self.totals.restored = self.totals.restored.minus(bytes);
-        self.totals.copied_in = self.totals.copied_in.minus(bytes);
-    }
-
     /// A buffer was dropped while spilled.
     pub fn dropped_spilled(&mut self, bytes: Bytes) {
         self.spilled = self.spilled.minus(bytes);

@@ -31,7 +31,8 @@ impl<C: WordCell + Clone> Core<C> {
     /// The first figure that does not agree.
     pub fn check(&self) -> Result<(), Imbalance> {
         let (mut decided, mut in_use, mut spilled) = (self.asked, Bytes::ZERO, Bytes::ZERO);
-        let (mut listed, mut claimed, mut fixed, mut exported) = (Bytes::ZERO, 0u64, Bytes::ZERO, Bytes::ZERO);
+        let (mut listed, mut claimed, mut fixed, mut exported) =
+            (Bytes::ZERO, 0u64, Bytes::ZERO, Bytes::ZERO);
         let mut foreign = Bytes::ZERO;
         for (_, record) in self.records.iter().filter(|(_, record)| !record.settled) {
             if record.foreign {
@@ -48,7 +49,11 @@ impl<C: WordCell + Clone> Core<C> {
             }
             if phase == Phase::Spilled {
                 spilled = spilled.plus(record.bytes);
-                same("device memory of a spilled buffer", record.memory && record.room.is_none() && !record.coming, false)?;
+                same(
+                    "device memory of a spilled buffer",
+                    record.memory && record.room.is_none() && !record.coming,
+                    false,
+                )?;
             } else {
                 same("device memory of a resident buffer", record.memory, true)?;
             }

@@ -1,7 +1,7 @@
 //! Claims on victims: from the choice to the release, and back.
 
 use super::{
-    Bytes, Core, Decision, Failure, Phase, Policy, RequestId, Slot, Step, WordCell,
+    Core, Decision, Failure, Phase, Policy, RequestId, Slot, Step, WordCell,
     record::{Claim, HostCopy},
 };
 
@@ -145,10 +145,5 @@ impl<C: WordCell + Clone> Core<C> {
             record.host = HostCopy::None;
             self.decide(Decision::DropHost(slot));
         }
-    }
-
-    /// The bytes of all claims under way.
-    pub fn claimed_bytes(&self) -> Bytes {
-        self.claims.values().filter_map(|&slot| self.records.get(slot)).map(|record| record.bytes).sum()
     }
 }

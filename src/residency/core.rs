@@ -162,11 +162,6 @@ impl<C: WordCell + Clone> Core<C> {
         self.requests.get(id)
     }
 
-    /// All requests.
-    pub fn requests(&self) -> impl Iterator<Item = (RequestId, &Request)> {
-        self.requests.iter()
-    }
-
     /// Takes an ended request out.
     pub fn take_request(&mut self, id: RequestId) -> Option<Request> {
         self.requests.remove(id)
@@ -187,7 +182,12 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     /// Takes one step of the table: the word, and the record of it. False if the word is not where the step starts.
-    pub(super) fn take_step(&mut self, slot: Slot, step: Step, also: impl Fn(super::Word) -> Option<super::Word>) -> bool {
+    pub(super) fn take_step(
+        &mut self,
+        slot: Slot,
+        step: Step,
+        also: impl Fn(super::Word) -> Option<super::Word>,
+    ) -> bool {
         let Some(record) = self.records.get(slot) else { return false };
         let (from, to) = step.phases();
         let moved = record.cell.update(|word| {

@@ -24,8 +24,6 @@ pub enum Decision<C> {
     FreeDropped {
         /// What holds the buffer's word.
         cell: C,
-        /// Its place while it lived.
-        slot: Slot,
         /// Its bytes.
         bytes: Bytes,
         /// Whether it holds device memory.

@@ -195,7 +195,9 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// A launch that was given room without a copy has been queued: the buffer is what it wrote.
     pub fn overwritten(&mut self, slot: Slot, id: RequestId) {
-        let Some(record) = self.records.get_mut(slot).filter(|record| record.room == Some(id)) else { return };
+        let Some(record) = self.records.get_mut(slot).filter(|record| record.room == Some(id)) else {
+            return;
+        };
         record.room = None;
         let bytes = record.bytes;
         self.take_step(slot, Step::Overwrite, |word| Some(word.with_dirty(true)));
@@ -206,7 +208,9 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// A launch that was given room without a copy will not be queued: the buffer is spilled with its bytes.
     pub fn room_unused(&mut self, slot: Slot, id: RequestId) {
-        let Some(record) = self.records.get_mut(slot).filter(|record| record.room == Some(id)) else { return };
+        let Some(record) = self.records.get_mut(slot).filter(|record| record.room == Some(id)) else {
+            return;
+        };
         record.room = None;
         record.memory = false;
         record.present = false;
@@ -247,7 +251,9 @@ impl<C: WordCell + Clone> Core<C> {
             }
             Ask::Fresh(bytes) | Ask::Room(bytes) => {
                 let before = self.grants.len();
-                self.grants.retain(|grant| !matches!(grant.want, GrantFor::Fresh(of) | GrantFor::Room(of) if of == id));
+                self.grants.retain(
+                    |grant| !matches!(grant.want, GrantFor::Fresh(of) | GrantFor::Room(of) if of == id),
+                );
                 if self.grants.len() < before {
                     self.unask(bytes);
                 }
@@ -273,7 +279,9 @@ impl<C: WordCell + Clone> Core<C> {
     /// Takes back the grant of a buffer no one waits for, if it is not issued yet.
     fn ungrant(&mut self, slot: Slot) {
         let before = self.grants.len();
-        self.grants.retain(|grant| !matches!(grant.want, GrantFor::Restore(of) | GrantFor::Overwrite(of) if of == slot));
+        self.grants.retain(
+            |grant| !matches!(grant.want, GrantFor::Restore(of) | GrantFor::Overwrite(of) if of == slot),
+        );
         if self.grants.len() < before {
             self.not_coming(slot);
         }

@@ -37,7 +37,9 @@ impl<C: WordCell + Clone> Core<C> {
                 }
                 Stage::Hook => self.ask_hook(),
                 Stage::Asking | Stage::Trimming => break,
-                Stage::Leaving if self.books.leaving > Bytes::ZERO || self.books.ordered > Bytes::ZERO => break,
+                Stage::Leaving if self.books.leaving > Bytes::ZERO || self.books.ordered > Bytes::ZERO => {
+                    break;
+                }
                 Stage::Leaving => Stage::Trim,
                 Stage::Trim => {
                     self.decide(Decision::Trim);

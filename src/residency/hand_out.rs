@@ -150,7 +150,7 @@ impl<C: WordCell + Clone> Core<C> {
         }
         if let Some(record) = self.records.remove(slot) {
             let memory = record.memory && !record.foreign;
-            self.decide(Decision::FreeDropped { cell: record.cell, slot, bytes: record.bytes, memory });
+            self.decide(Decision::FreeDropped { cell: record.cell, bytes: record.bytes, memory });
         }
     }
 }

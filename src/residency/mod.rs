@@ -20,7 +20,7 @@ mod table;
 mod word;
 
 pub use self::{
-    books::{Books, Totals},
+    books::Books,
     bytes::Bytes,
     check::Imbalance,
     core::{Core, Policy},
@@ -29,5 +29,5 @@ pub use self::{
     requests::{Ask, Outcome, Request, RequestId, Want},
     state::{Step, StepRecord},
     table::{Slot, Table},
-    word::{Phase, Pinned, Word, WordCell},
+    word::{NoPin, Phase, Word, WordCell},
 };

@@ -17,11 +17,6 @@ impl Recency {
         self.bytes
     }
 
-    /// How many candidates there are.
-    pub fn len(&self) -> usize {
-        self.order.len()
-    }
-
     /// Puts a buffer among the candidates, under its word's stamp, unless it may not be one.
     pub fn list<C: WordCell>(&mut self, slot: Slot, record: &mut Record<C>) {
         if record.fixed || record.foreign || record.bytes == Bytes::ZERO || record.place != Place::Off {

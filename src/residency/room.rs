@@ -23,7 +23,8 @@ impl<C: WordCell + Clone> Core<C> {
                 index = index.saturating_add(1);
                 continue;
             }
-            let (ask, stamp, bytes, hooked) = (request.ask.clone(), request.stamp, request.bytes, request.hooked);
+            let (ask, stamp, bytes, hooked) =
+                (request.ask.clone(), request.stamp, request.bytes, request.hooked);
             if !matches!(ask, Ask::Spill(_)) && self.grants.iter().any(|grant| grant.is_refused()) {
                 return false;
             }
@@ -99,7 +100,8 @@ impl<C: WordCell + Clone> Core<C> {
             return Admit::Never(Failure::TooLarge { bytes, most: self.budget() });
         }
         for (index, want) in wants.iter().enumerate() {
-            let pinned = self.records.get(want.slot).and_then(|record| record.cell.update(|word| word.with_pin()));
+            let pinned =
+                self.records.get(want.slot).and_then(|record| record.cell.update(|word| word.with_pin()));
             if pinned.is_none() {
                 wants.iter().take(index).for_each(|want| self.unpin(want.slot));
                 return Admit::Never(Failure::Misuse("a buffer has as many pins as can be counted"));

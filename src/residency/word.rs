@@ -46,11 +46,9 @@ const STAMP_SHIFT: u32 = 20;
 const LOW: u64 = (1 << STAMP_SHIFT) - 1;
 const STAMP_MAX: u64 = u64::MAX >> STAMP_SHIFT;
 
-/// Whether a pin was taken without the engine's lock.
+/// Why a pin was not taken without the engine's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pinned {
-    /// The buffer may be used on the device.
-    Yes,
+pub enum NoPin {
     /// It is spilled, or being spilled or worked on: ask the engine.
     AskEngine,
     /// It has as many pins as a word counts.
@@ -68,12 +66,12 @@ impl Word {
 
     /// The word after a use at `stamp` takes a pin, if that needs no lock.
     #[inline]
-    pub fn pinned(self, stamp: u64, writes: bool) -> Result<Word, Pinned> {
+    pub fn pinned(self, stamp: u64, writes: bool) -> Result<Word, NoPin> {
         if self.0 & (SPILLED | CLOSED) != 0 {
-            return Err(Pinned::AskEngine);
+            return Err(NoPin::AskEngine);
         }
         if self.0 & PINS == PINS {
-            return Err(Pinned::TooMany);
+            return Err(NoPin::TooMany);
         }
         let dirty = if writes { DIRTY } else { 0 };
         Ok(Word((self.0 | dirty) + PIN).stamped(stamp))
@@ -225,15 +223,15 @@ mod tests {
     #[test]
     fn only_open_words_on_the_device_are_pinned_without_the_lock() {
         let word = Word::fresh(1);
-        assert_eq!(word.with_phase(Phase::Spilled).pinned(2, false), Err(Pinned::AskEngine));
-        assert_eq!(word.with_closed(true).pinned(2, false), Err(Pinned::AskEngine));
+        assert_eq!(word.with_phase(Phase::Spilled).pinned(2, false), Err(NoPin::AskEngine));
+        assert_eq!(word.with_closed(true).pinned(2, false), Err(NoPin::AskEngine));
         assert!(word.with_phase(Phase::Restoring).pinned(2, false).is_ok());
     }
 
     #[test]
     fn pins_never_spill_into_the_stamp() {
         let full = Word(Word::fresh(5).0 | PINS);
-        assert_eq!(full.pinned(6, true), Err(Pinned::TooMany));
+        assert_eq!(full.pinned(6, true), Err(NoPin::TooMany));
         assert_eq!(full.with_pin(), None);
         assert_eq!(full.stamp(), 5);
         assert_eq!(Word::fresh(1).without_pin(), Word::fresh(1));

@@ -1,0 +1,162 @@
+//! Host reads, writes and fills of a view, wherever its buffer is.
+
+use crate::{
+    engine::{
+        Engine, OpWait,
+        access::{HostOp, Started},
+    },
+    error::{Error, Result},
+    operation::sealed::Steps,
+    residency::Failure,
+    view::View,
+};
+use std::{
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+/// The steps of [`Buffer::read`](crate::Buffer::read).
+#[derive(Debug)]
+pub struct Read {
+    view: View,
+    op: Option<Arc<HostOp>>,
+    wait: OpWait,
+}
+
+impl Read {
+    pub(crate) fn new(view: View) -> Read {
+        Read { view, op: None, wait: OpWait::default() }
+    }
+}
+
+impl Steps for Read {
+    type Output = Vec<u8>;
+    const NAME: &'static str = "read";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<Vec<u8>>> {
+        let device = self.view.buffer().device();
+        let engine = device.engine();
+        if self.op.is_none() {
+            let started = engine.start_read(self.view.buffer().cell(), self.view.offset(), self.view.len());
+            match started {
+                Ok(Started::Done(bytes)) => return Poll::Ready(Ok(bytes)),
+                Ok(Started::Pending(op)) => self.op = Some(op),
+                Err(failure) => return Poll::Ready(Err(Error::from_failure(&device, Self::NAME, failure))),
+            }
+        }
+        let Some(op) = &self.op else { return Poll::Pending };
+        let outcome = ready!(self.wait.poll(engine, op, cx));
+        let bytes = op.take_block().map(|block| {
+            let mut bytes = vec![0; self.view.len() as usize];
+            if outcome.is_ok() {
+                block.memory.read(block.offset, &mut bytes);
+            }
+            engine.host().give_back(block);
+            bytes
+        });
+        Poll::Ready(match outcome {
+            Ok(()) => Ok(bytes.unwrap_or_default()),
+            Err(failure) => Err(Error::from_failure(&device, Self::NAME, failure)),
+        })
+    }
+}
+
+impl Drop for Read {
+    fn drop(&mut self) {
+        // A copy already queued goes on into the block, which lives until then; its place in the tier is given back
+        // here, where no one will take it.
+        if let Some(op) = self.op.take()
+            && let Some(block) = op.take_block()
+        {
+            self.view.buffer().device().engine().host().give_back(block);
+        }
+    }
+}
+
+/// What the two kinds of change share: started once, then waited for.
+#[derive(Debug)]
+struct Change {
+    view: View,
+    op: Option<Arc<HostOp>>,
+    wait: OpWait,
+}
+
+impl Change {
+    fn new(view: View) -> Change {
+        Change { view, op: None, wait: OpWait::default() }
+    }
+
+    fn poll(
+        &mut self,
+        name: &str,
+        cx: &mut Context<'_>,
+        start: impl FnOnce(&Engine, &View) -> Result<Started<()>, Failure>,
+    ) -> Poll<Result<()>> {
+        let device = self.view.buffer().device();
+        let failed = |failure| Error::from_failure(&device, name, failure);
+        if self.op.is_none() {
+            match start(device.engine(), &self.view).map_err(failed)? {
+                Started::Done(()) => return Poll::Ready(Ok(())),
+                Started::Pending(op) => self.op = Some(op),
+            }
+        }
+        let Some(op) = &self.op else { return Poll::Pending };
+        Poll::Ready(ready!(self.wait.poll(device.engine(), op, cx)).map_err(failed))
+    }
+}
+
+/// The steps of [`Buffer::write`](crate::Buffer::write).
+#[derive(Debug)]
+pub struct Write<D> {
+    change: Change,
+    data: D,
+}
+
+impl<D> Write<D> {
+    pub(crate) fn new(view: View, data: D) -> Write<D> {
+        Write { change: Change::new(view), data }
+    }
+}
+
+impl<D: AsRef<[u8]> + Unpin> Steps for Write<D> {
+    type Output = ();
+    const NAME: &'static str = "write";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
+        let bytes = self.data.as_ref();
+        let view = &self.change.view;
+        if bytes.len() as u64 > view.len() {
+            let what = format!("{} bytes do not fit into {}", bytes.len(), view.len());
+            return Poll::Ready(Err(Error::misuse(what).on(&view.buffer().device())));
+        }
+        self.change.poll(Self::NAME, cx, |engine, view| {
+            engine.start_write(view.buffer().cell(), view.offset(), bytes)
+        })
+    }
+}
+
+/// The steps of [`Buffer::fill`](crate::Buffer::fill).
+#[derive(Debug)]
+pub struct Fill {
+    change: Change,
+    value: u8,
+}
+
+impl Fill {
+    pub(crate) fn new(view: View, value: u8) -> Fill {
+        Fill { change: Change::new(view), value }
+    }
+}
+
+impl Steps for Fill {
+    type Output = ();
+    const NAME: &'static str = "fill";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
+        let value = self.value;
+        self.change.poll(Self::NAME, cx, |engine, view| {
+            engine.start_fill(view.buffer().cell(), view.offset(), view.len(), value)
+        })
+    }
+}

@@ -1,0 +1,275 @@
+//! A buffer: one owned device allocation, the unit that moves.
+
+use crate::{
+    access::{Fill, Read, Write},
+    device::{Device, Spill},
+    driver::DevicePtr,
+    engine::{Cell, Spec, Wait},
+    error::{Error, ErrorKind, Result},
+    export::{EnsureResident, MakeExport},
+    launch::CopyTo,
+    operation::{Operation, poll_request, sealed::Steps},
+    residency::{Ask, Bytes, Phase, WordCell},
+    view::View,
+};
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+/// One device allocation, resident or spilled. Cloning gives another handle; the last one dropped frees it, once the
+/// device has done with it.
+///
+/// ```
+/// # use tack_residency::Device;
+/// let device = Device::open("sim")?;
+/// let buffer = device.alloc(8).tag("weights").wait()?;
+/// buffer.write([1, 2, 3, 4, 5, 6, 7, 8]).wait()?;
+/// buffer.spill().wait()?;
+/// assert!(buffer.is_spilled());
+/// buffer.view(2, 3)?.fill(0).wait()?; // where it is
+/// assert_eq!(buffer.read().wait()?, [1, 2, 0, 0, 0, 6, 7, 8]);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
+pub struct Buffer {
+    cell: Arc<Cell>,
+}
+
+impl Buffer {
+    pub(crate) fn from_cell(cell: Arc<Cell>) -> Buffer {
+        Buffer { cell }
+    }
+
+    pub(crate) fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
+    /// Its length in bytes, as asked for.
+    pub fn len(&self) -> u64 {
+        self.cell.bytes
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Its device.
+    pub fn device(&self) -> Device {
+        Device::of(&self.cell)
+    }
+
+    /// Its tag, if it or its device has one.
+    pub fn tag(&self) -> Option<&str> {
+        self.cell.tag.as_deref()
+    }
+
+    /// Whether its bytes are in host memory alone, at this moment.
+    pub fn is_spilled(&self) -> bool {
+        self.cell.load().phase() == Phase::Spilled
+    }
+
+    /// A part of it: `bytes` bytes from `offset` on. It shares the buffer and its residency.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if the part is not within the buffer.
+    pub fn view(&self, offset: u64, bytes: u64) -> Result<View> {
+        View::new(self.clone(), offset, bytes)
+    }
+
+    fn whole(&self) -> View {
+        View::whole(self.clone())
+    }
+
+    /// Reads it to the host, wherever it is, behind the last write.
+    ///
+    /// # Errors
+    ///
+    /// `OutOfMemory` if the host tier has no staging; `DeviceLost` if no current host copy is left.
+    pub fn read(&self) -> Operation<Read> {
+        self.whole().read()
+    }
+
+    /// Writes the host's bytes into it from the start, wherever it is. `data` must fit.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if `data` is longer than the buffer; as [`read`](Buffer::read) besides.
+    pub fn write<D: AsRef<[u8]> + Unpin>(&self, data: D) -> Operation<Write<D>> {
+        self.whole().write(data)
+    }
+
+    /// Sets every byte to `value`, wherever it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Buffer::write).
+    pub fn fill(&self, value: u8) -> Operation<Fill> {
+        self.whole().fill(value)
+    }
+
+    /// Copies all of it into `to`, on the device, from the start.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if `to` is shorter, or the same buffer; as [`Device::prepare`] besides.
+    pub fn copy_to(&self, to: &Buffer) -> Operation<CopyTo> {
+        let to = View::prefix(to.clone(), self.len());
+        Operation::new(CopyTo::new(self.whole(), to))
+    }
+
+    /// Makes it resident, and keeps it so while the guard lives, for work the crate does not queue itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::alloc`].
+    #[track_caller]
+    pub fn ensure_resident(&self) -> Operation<EnsureResident> {
+        self.whole().ensure_resident()
+    }
+
+    /// Hands its pointer out: it does not move while the export lives.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::alloc`].
+    #[track_caller]
+    pub fn export(&self) -> Operation<MakeExport> {
+        Operation::new(MakeExport::new(self.ensure_resident()))
+    }
+
+    /// Spills it now, if it may be spilled; how many bytes that was. Fixed, exported and pinned buffers stay.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::spill_all`].
+    pub fn spill(&self) -> Operation<Spill> {
+        Operation::new(Spill::of(&self.cell))
+    }
+
+    /// Says that its contents are not needed any more: until they are written again, neither spilling nor restoring
+    /// it copies anything, and what a read gives is not specified.
+    pub fn discard(&self) {
+        self.cell.owner.engine.change(|core| core.discard(self.cell.slot()));
+    }
+
+    pub(crate) fn wrap(device: &Device, ptr: DevicePtr, bytes: u64) -> Result<Buffer> {
+        let end = ptr.as_raw().checked_add(bytes);
+        let Some(end) = end.filter(|_| bytes == 0 || ptr != DevicePtr::NULL) else {
+            return Err(Error::misuse("the memory to wrap is null, or ends beyond all addresses").on(device));
+        };
+        let engine = device.engine();
+        let mut cell = Cell::new(device.owner().clone(), ptr, bytes, engine.stamp());
+        cell.foreign = true;
+        let cell = Arc::new(cell);
+        let added = engine.add_foreign(&cell, |other| {
+            let start = other.ptr().as_raw();
+            start < end && ptr.as_raw() < start.saturating_add(other.bytes)
+        });
+        if !added {
+            let what =
+                "the memory to wrap touches a live buffer of this device: use that buffer, or a view of it";
+            return Err(Error::misuse(what).on(device));
+        }
+        Ok(Buffer::from_cell(cell))
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Buffer {
+        self.cell.add_handle();
+        Buffer { cell: self.cell.clone() }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let engine = &self.cell.owner.engine;
+        engine.drop_handle(&self.cell);
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer")
+            .field("bytes", &self.len())
+            .field("tag", &self.tag())
+            .field("word", &self.cell.load())
+            .finish()
+    }
+}
+
+/// The steps of [`Device::alloc`].
+#[derive(Debug)]
+pub struct Alloc {
+    device: Device,
+    bytes: u64,
+    cleared: bool,
+    fixed: bool,
+    tag: Option<Arc<str>>,
+    wait: Option<Wait>,
+}
+
+impl Alloc {
+    pub(crate) fn new(device: Device, bytes: u64) -> Alloc {
+        let tag = device.engine().settings.tag.clone();
+        Alloc { device, bytes, cleared: true, fixed: false, tag, wait: None }
+    }
+}
+
+impl Operation<Alloc> {
+    /// Does not clear it: the contents are not specified until they are written.
+    pub fn uninitialised(self) -> Operation<Alloc> {
+        self.map(|steps| steps.cleared = false)
+    }
+
+    /// Never to move: for texture images, scalar packs, memory for IPC and MPI.
+    pub fn fixed(self) -> Operation<Alloc> {
+        self.map(|steps| steps.fixed = true)
+    }
+
+    /// Says where it comes from, for reports.
+    pub fn tag(self, tag: impl Into<Arc<str>>) -> Operation<Alloc> {
+        self.map(|steps| steps.tag = Some(tag.into()))
+    }
+}
+
+impl Steps for Alloc {
+    type Output = Buffer;
+    const NAME: &'static str = "alloc";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<Buffer>> {
+        let device = self.device.clone();
+        let engine = device.engine();
+        let caps = device.driver().caps();
+        let bytes = Bytes(self.bytes).round_up(caps.granularity);
+        if bytes == Bytes::ZERO {
+            let mut cell = Cell::new(device.owner().clone(), DevicePtr::NULL, 0, engine.stamp());
+            cell.tag = self.tag.clone();
+            let cell = Arc::new(cell);
+            engine.add_foreign(&cell, |_| false);
+            return Poll::Ready(Ok(Buffer::from_cell(cell)));
+        }
+        let most = caps.max_allocation.unwrap_or(u64::MAX);
+        if bytes.0 > most {
+            let what = format!("alloc needs {bytes}, and one allocation may be at most {}", Bytes(most));
+            return Poll::Ready(Err(Error::new(ErrorKind::TooLarge, what).on(&device)));
+        }
+        let (length, cleared, fixed, tag) = (self.bytes, self.cleared, self.fixed, &self.tag);
+        let ask = || {
+            let owner = device.owner().clone();
+            let spec = Spec { owner, bytes: length, cleared, fixed, tag: tag.clone() };
+            Wait::new(device.owner(), Ask::Fresh(bytes), engine.stamp(), Some(spec))
+        };
+        let done = ready!(poll_request(&mut self.wait, ask, &device, Self::NAME, cx, patience));
+        Poll::Ready(done.and_then(|wait| {
+            let taken = wait.into_buffer().map(Buffer::from_cell);
+            taken.ok_or_else(|| {
+                Error::new(ErrorKind::DeviceLost, "the device was lost before the buffer was taken")
+            })
+        }))
+    }
+}

@@ -1,0 +1,298 @@
+//! A device: where buffers are allocated and launches prepared.
+
+use crate::{
+    buffer::{Alloc, Buffer},
+    driver::{DevicePtr, Driver, QueueId},
+    engine::{COMPUTE, Cell, Engine, IdleWait, Owner, Wait},
+    error::{Error, ErrorKind, Result},
+    launch::{Prepare, Use},
+    operation::{Operation, poll_request, sealed::Steps},
+    options::Options,
+    residency::{Ask, Bytes},
+};
+use std::{
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+/// One GPU, or the simulated one. Cloning gives another handle of the same device.
+///
+/// ```
+/// use tack_residency::{Device, Use};
+///
+/// # fn main() -> Result<(), tack_residency::Error> {
+/// # futures::executor::block_on(async {
+/// let device = Device::options().budget(2 << 20).open("sim")?;
+/// let a = device.alloc(1 << 20).await?;
+/// let b = device.alloc(1 << 20).await?;
+/// let c = device.alloc(1 << 20).await?;             // `a` is spilled to make room
+/// a.write(vec![7; 1 << 20]).await?;                 // written where it is
+/// let launch = device.prepare([Use::read(&a), Use::write(&c)]).await?; // `a` comes back, `b` goes
+/// launch.submit(|run| run.host_kernel(Default::default(), |args| {
+///     let [a, c] = args else { unreachable!() };
+///     c.bytes_mut().copy_from_slice(a.bytes());
+/// }))?;
+/// assert_eq!(c.read().await?, vec![7; 1 << 20]);
+/// assert!(device.memory_info().peak <= 2 << 20);
+/// # drop(b);
+/// # Ok(())
+/// # })
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Device {
+    owner: Arc<Owner>,
+}
+
+impl Device {
+    /// Opens a device by name, with the default options; see [`Options::open`].
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if there is no such device.
+    pub fn open(name: &str) -> Result<Device> {
+        Options::default().open(name)
+    }
+
+    /// Options to open a device with.
+    pub fn options() -> Options {
+        Options::default()
+    }
+
+    pub(crate) fn from_owner(owner: Arc<Owner>) -> Device {
+        Device { owner }
+    }
+
+    pub(crate) fn of(cell: &Cell) -> Device {
+        Device { owner: cell.owner.clone() }
+    }
+
+    pub(crate) fn owner(&self) -> &Arc<Owner> {
+        &self.owner
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.owner.engine
+    }
+
+    /// The name it was opened by.
+    pub fn name(&self) -> &str {
+        &self.engine().settings.name
+    }
+
+    /// Its driver, for what only that can do.
+    pub fn driver(&self) -> &Arc<dyn Driver> {
+        &self.engine().driver
+    }
+
+    /// Allocates a buffer of `bytes` bytes, cleared to zero unless [`Operation::uninitialised`] says otherwise.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge`, `Blocked`, `OutOfMemory`, `Stalled`, `DeviceLost`.
+    pub fn alloc(&self, bytes: u64) -> Operation<Alloc> {
+        Operation::new(Alloc::new(self.clone(), bytes))
+    }
+
+    /// Makes all buffers of a launch resident in one pass, and keeps them so until the launch is submitted or dropped.
+    /// All of them, or an error and nothing held. When all are resident this takes no lock and allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`alloc`](Device::alloc); `Misuse` for a buffer of another device.
+    #[track_caller]
+    pub fn prepare<'a, U: AsRef<[Use<'a>]> + Unpin>(&'a self, uses: U) -> Operation<Prepare<'a, U>> {
+        Operation::new(Prepare::new(self, uses))
+    }
+
+    /// Wraps memory that is not this crate's, such as another library's: `bytes` bytes at `ptr`. It can be used as
+    /// any buffer, is counted apart, and never moves. The caller keeps it allocated until the handles are gone.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if the range touches a live buffer of this device, or is null.
+    pub fn wrap(&self, ptr: DevicePtr, bytes: u64) -> Result<Buffer> {
+        Buffer::wrap(self, ptr, bytes)
+    }
+
+    /// Frees `bytes` bytes of device memory for others: a library's workspace, or a launch that ran out by itself.
+    /// What the driver keeps for reuse is given back, and buffers are spilled as far as needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`alloc`](Device::alloc).
+    pub fn make_room(&self, bytes: u64) -> Operation<MakeRoom> {
+        Operation::new(MakeRoom { device: self.clone(), bytes, wait: None })
+    }
+
+    /// Spills every buffer that may be spilled; how many bytes that was.
+    ///
+    /// # Errors
+    ///
+    /// A refused copy; `OutOfMemory` if the host has no room; `DeviceLost`.
+    pub fn spill_all(&self) -> Operation<Spill> {
+        Operation::new(Spill { device: self.clone(), cells: None, wait: None, before: 0 })
+    }
+
+    /// Waits until everything queued so far is done, spills and frees included.
+    ///
+    /// # Errors
+    ///
+    /// `DeviceLost`.
+    pub fn idle(&self) -> Operation<Idle> {
+        Operation::new(Idle { device: self.clone(), wait: IdleWait::default() })
+    }
+
+    /// Sets the budget, or none. Lowered, it spills at once what may be spilled, and the rest as pins end; meanwhile
+    /// the report says `over_budget`.
+    pub fn set_budget(&self, bytes: Option<u64>) {
+        let spills = self.driver().caps().spills;
+        self.engine().change(|core| core.set_budget(bytes.filter(|_| spills).map_or(Bytes::MAX, Bytes)));
+    }
+
+    /// The device's own compute queue.
+    pub fn queue(&self) -> Queue {
+        Queue { device: self.clone(), index: COMPUTE }
+    }
+
+    /// Makes a further compute queue. Launches that share a buffer on two queues, one of them writing, are put in
+    /// order on the device.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` beyond five compute queues; the driver's.
+    pub fn add_queue(&self) -> Result<Queue> {
+        match self.engine().add_compute_queue()? {
+            Some(index) => Ok(Queue { device: self.clone(), index }),
+            None => {
+                Err(Error::new(ErrorKind::Unsupported, "a device has at most five compute queues").on(self))
+            }
+        }
+    }
+
+    /// Recounts every byte from the buffers, and compares the books with that. For tests: it looks at every buffer.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse`, naming the figure that is wrong: a fault of this crate.
+    pub fn check(&self) -> Result<()> {
+        self.engine()
+            .check()
+            .map_err(|wrong| Error::misuse(format!("the books do not balance: {wrong}")).on(self))
+    }
+
+    pub(crate) fn is_of(&self, cell: &Cell) -> bool {
+        Arc::ptr_eq(&self.owner, &cell.owner)
+    }
+}
+
+/// One of a device's compute queues.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    device: Device,
+    index: usize,
+}
+
+impl Queue {
+    /// The driver's name for it.
+    pub fn id(&self) -> QueueId {
+        self.device.engine().queue_id(self.index)
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+}
+
+/// The steps of [`Device::make_room`].
+#[derive(Debug)]
+pub struct MakeRoom {
+    device: Device,
+    bytes: u64,
+    wait: Option<Wait>,
+}
+
+impl Steps for MakeRoom {
+    type Output = ();
+    const NAME: &'static str = "make_room";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
+        let device = &self.device;
+        let granularity = device.driver().caps().granularity;
+        let bytes = Bytes(self.bytes).round_up(granularity);
+        if bytes == Bytes::ZERO {
+            return Poll::Ready(Ok(()));
+        }
+        let ask = || Wait::new(device.owner(), Ask::Room(bytes), device.engine().stamp(), None);
+        let done = ready!(poll_request(&mut self.wait, ask, device, Self::NAME, cx, patience));
+        Poll::Ready(done.map(|wait| device.engine().end_request(wait.into_id(), true)))
+    }
+}
+
+/// The steps of [`Device::spill_all`] and [`Buffer::spill`].
+#[derive(Debug)]
+pub struct Spill {
+    device: Device,
+    cells: Option<Vec<Arc<Cell>>>,
+    wait: Option<Wait>,
+    before: u64,
+}
+
+impl Spill {
+    pub(crate) fn of(cell: &Arc<Cell>) -> Spill {
+        Spill { device: Device::of(cell), cells: Some(vec![cell.clone()]), wait: None, before: 0 }
+    }
+}
+
+impl Steps for Spill {
+    type Output = u64;
+    const NAME: &'static str = "spill";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<u64>> {
+        let device = &self.device;
+        if !device.driver().caps().spills {
+            return Poll::Ready(Ok(0));
+        }
+        let engine = device.engine();
+        let spilled = || engine.with_state(|state| state.core.books().totals.spilled.0);
+        if self.wait.is_none() {
+            self.before = spilled();
+        }
+        let cells = &self.cells;
+        let ask = || {
+            let slots = match cells {
+                Some(cells) => cells.iter().map(|cell| cell.slot()).collect(),
+                None => engine.with_state(|state| state.core.records().map(|(slot, _)| slot).collect()),
+            };
+            Wait::new(device.owner(), Ask::Spill(slots), engine.stamp(), None)
+        };
+        let done = ready!(poll_request(&mut self.wait, ask, device, Self::NAME, cx, patience));
+        Poll::Ready(done.map(|wait| {
+            engine.end_request(wait.into_id(), true);
+            spilled().saturating_sub(self.before)
+        }))
+    }
+}
+
+/// The steps of [`Device::idle`].
+#[derive(Debug)]
+pub struct Idle {
+    device: Device,
+    wait: IdleWait,
+}
+
+impl Steps for Idle {
+    type Output = ();
+    const NAME: &'static str = "idle";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
+        let done = ready!(self.wait.poll(self.device.engine(), cx));
+        Poll::Ready(done.map_err(|failure| Error::from_failure(&self.device, Self::NAME, failure)))
+    }
+}

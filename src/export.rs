@@ -1,0 +1,199 @@
+//! Holds on a buffer for work the crate does not queue itself: residency guards, and exports.
+
+use crate::{
+    buffer::Buffer,
+    device::{Device, Queue},
+    driver::DevicePtr,
+    engine::{COMPUTE, Holder, Wait},
+    error::{Error, Result},
+    operation::{Operation, poll_request, sealed::Steps},
+    residency::{Ask, Want},
+    view::View,
+};
+use std::{
+    panic::Location,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+/// The steps of [`Buffer::ensure_resident`].
+#[derive(Debug)]
+pub struct EnsureResident {
+    view: View,
+    wait: Option<Wait>,
+    place: &'static Location<'static>,
+}
+
+impl EnsureResident {
+    #[track_caller]
+    pub(crate) fn new(view: View) -> EnsureResident {
+        EnsureResident { view, wait: None, place: Location::caller() }
+    }
+}
+
+impl Steps for EnsureResident {
+    type Output = Residency;
+    const NAME: &'static str = "ensure_resident";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<Residency>> {
+        let device = self.view.buffer().device();
+        let engine = device.engine();
+        let slot = self.view.buffer().cell().slot();
+        let ask = || {
+            let wants = vec![Want { slot, writes: true, overwrites: false }];
+            Wait::new(device.owner(), Ask::Uses(wants), engine.stamp(), None)
+        };
+        let wait = ready!(poll_request(&mut self.wait, ask, &device, Self::NAME, cx, patience))?;
+        let cell = self.view.buffer().cell();
+        let ordered = engine.order_compute(cell);
+        engine.end_request(wait.into_id(), true);
+        let (place, thread) = (self.place, std::thread::current().id());
+        let (bytes, tag) = (cell.bytes, cell.tag.clone());
+        let holder = engine.add_holder(Holder { what: "residency guard", place, thread, bytes, tag });
+        let guard = Residency { view: self.view.clone(), holder, used_on: Some(COMPUTE) };
+        match ordered {
+            Ok(()) => Poll::Ready(Ok(guard)),
+            Err(failure) => Poll::Ready(Err(Error::from_failure(&device, Self::NAME, failure))),
+        }
+    }
+}
+
+/// A buffer kept resident. Its pointer is good for work queued on the device's compute queue while this lives.
+///
+/// Dropped, it counts as a use, reading and writing, at the end of that queue.
+///
+/// ```
+/// # use tack_residency::Device;
+/// let device = Device::open("sim")?;
+/// let buffer = device.alloc(4096).wait()?;
+/// let guard = buffer.ensure_resident().wait()?;
+/// let ptr = guard.ptr(); // hand it to a library that queues on `device.queue()`
+/// assert_eq!(device.memory_info().pinned, 4096);
+/// drop(guard);
+/// # let _ = ptr;
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the buffer may move as soon as this is dropped"]
+pub struct Residency {
+    view: View,
+    holder: u64,
+    used_on: Option<usize>,
+}
+
+impl Residency {
+    /// Where the view is on the device.
+    pub fn ptr(&self) -> DevicePtr {
+        self.view.buffer().cell().ptr().offset(self.view.offset())
+    }
+
+    /// The view that is kept resident.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Ends the hold; the work was queued on `queue`, not on the device's own.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if the queue is another device's.
+    pub fn used_on(mut self, queue: &Queue) -> Result<()> {
+        if !queue.device().is_of(self.view.buffer().cell()) {
+            return Err(Error::misuse("the queue is another device's").on(queue.device()));
+        }
+        self.used_on = Some(queue.index());
+        Ok(())
+    }
+}
+
+impl Drop for Residency {
+    fn drop(&mut self) {
+        let cell = self.view.buffer().cell();
+        let engine = &cell.owner.engine;
+        if let Some(queue) = self.used_on {
+            engine.note_foreign_use(cell, queue);
+        }
+        engine.remove_holder(self.holder);
+        if cell.unpin() {
+            engine.unpinned(cell);
+        }
+    }
+}
+
+/// The steps of [`Buffer::export`].
+#[derive(Debug)]
+pub struct MakeExport {
+    resident: Operation<EnsureResident>,
+}
+
+impl MakeExport {
+    pub(crate) fn new(resident: Operation<EnsureResident>) -> MakeExport {
+        MakeExport { resident }
+    }
+}
+
+impl Steps for MakeExport {
+    type Output = Export;
+    const NAME: &'static str = "export";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<Export>> {
+        let guard = ready!(self.resident.poll_inner(cx, patience))?;
+        let buffer = guard.view.buffer().clone();
+        buffer.cell().owner.engine.begin_export(buffer.cell());
+        drop(guard);
+        Poll::Ready(Ok(Export { buffer, used_on: None }))
+    }
+}
+
+/// A buffer's pointer handed out: it stays where it is while this lives, and counts as written.
+///
+/// ```
+/// # use tack_residency::Device;
+/// let device = Device::open("sim")?;
+/// let buffer = device.alloc(4096).tag("shared").wait()?;
+/// let export = buffer.export().wait()?;
+/// assert_eq!(buffer.spill().wait()?, 0);
+/// export.end_after(&device.queue())?;
+/// assert_eq!(buffer.spill().wait()?, 4096);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the pointer is not good any more once this is dropped"]
+pub struct Export {
+    buffer: Buffer,
+    used_on: Option<usize>,
+}
+
+impl Export {
+    /// Where the buffer is on the device.
+    pub fn ptr(&self) -> DevicePtr {
+        self.buffer.cell().ptr()
+    }
+
+    /// The buffer handed out.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// Ends it; the last work on the buffer is queued on `queue`. Without this, what uses the buffer next waits for
+    /// all that is queued on the device.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if the queue is another device's.
+    pub fn end_after(mut self, queue: &Queue) -> Result<()> {
+        if !queue.device().is_of(self.buffer.cell()) {
+            return Err(Error::misuse("the queue is another device's").on(queue.device()));
+        }
+        self.used_on = Some(queue.index());
+        Ok(())
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        let cell = self.buffer.cell();
+        let device = Device::of(cell);
+        device.engine().end_export(cell, self.used_on);
+    }
+}

@@ -1,0 +1,407 @@
+//! Launches: a set of buffers made resident in one pass, and pinned until the work is queued.
+
+use crate::{
+    buffer::Buffer,
+    device::{Device, Queue},
+    driver::{ArgAccess, DevicePtr, Driver, HostKernel, QueueId},
+    engine::{COMPUTE, Cell, Flags, Holder, Wait},
+    error::{Error, ErrorKind, Result},
+    operation::{poll_request, sealed::Steps},
+    residency::{Ask, NoPin, RequestId, Want, WordCell},
+    view::View,
+};
+use std::{
+    panic::Location,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+/// How a launch uses a buffer, or a view of one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Access {
+    Read,
+    Write,
+    ReadWrite,
+}
+
+/// One buffer or view of a launch, and how the launch uses it.
+#[derive(Clone, Copy, Debug)]
+pub struct Use<'a> {
+    cell: &'a Arc<Cell>,
+    access: Access,
+    whole: bool,
+    offset: u64,
+    bytes: u64,
+}
+
+impl<'a> Use<'a> {
+    /// It is only read.
+    pub fn read(target: impl Into<Use<'a>>) -> Use<'a> {
+        Use { access: Access::Read, ..target.into() }
+    }
+
+    /// All of it is overwritten, and nothing read before: a spilled buffer then comes back without a copy.
+    pub fn write(target: impl Into<Use<'a>>) -> Use<'a> {
+        Use { access: Access::Write, ..target.into() }
+    }
+
+    /// It is read and written, or written in part: the default.
+    pub fn read_write(target: impl Into<Use<'a>>) -> Use<'a> {
+        target.into()
+    }
+
+    #[inline]
+    fn writes(&self) -> bool {
+        self.access != Access::Read
+    }
+
+    #[inline]
+    fn ptr(&self) -> DevicePtr {
+        self.cell.ptr().offset(self.offset)
+    }
+}
+
+impl<'a> From<&'a Buffer> for Use<'a> {
+    fn from(buffer: &'a Buffer) -> Use<'a> {
+        let access = Access::ReadWrite;
+        Use { cell: buffer.cell(), access, whole: true, offset: 0, bytes: buffer.len() }
+    }
+}
+
+impl<'a> From<&'a View> for Use<'a> {
+    fn from(view: &'a View) -> Use<'a> {
+        let (cell, whole) = (view.buffer().cell(), view.is_whole());
+        Use { cell, access: Access::ReadWrite, whole, offset: view.offset(), bytes: view.len() }
+    }
+}
+
+/// The steps of [`Device::prepare`].
+#[derive(Debug)]
+pub struct Prepare<'a, U> {
+    device: &'a Device,
+    uses: Option<U>,
+    wait: Option<Wait>,
+    place: &'static Location<'static>,
+}
+
+impl<'a, U: AsRef<[Use<'a>]>> Prepare<'a, U> {
+    #[track_caller]
+    pub(crate) fn new(device: &'a Device, uses: U) -> Prepare<'a, U> {
+        Prepare { device, uses: Some(uses), wait: None, place: Location::caller() }
+    }
+
+    /// Pins every buffer without a lock; false, with none pinned, if one of them needs the engine.
+    #[inline]
+    fn pin_all(device: &Device, uses: &[Use<'a>]) -> Result<bool> {
+        let engine = device.engine();
+        if engine.flags.has(Flags::GATE) {
+            return Ok(false);
+        }
+        let stamp = engine.stamp();
+        for (index, used) in uses.iter().enumerate() {
+            let refused = if device.is_of(used.cell) {
+                match used.cell.try_pin(stamp, used.writes()) {
+                    Ok(()) => continue,
+                    Err(NoPin::TooMany) => Some("a buffer has as many pins as can be counted"),
+                    Err(_) => None,
+                }
+            } else {
+                Some("a buffer of another device: copy it over first")
+            };
+            uses.iter().take(index).for_each(|used| unpin(device, used.cell));
+            return match refused {
+                None => Ok(false),
+                Some(what) => Err(Error::misuse(what).on(device)),
+            };
+        }
+        Ok(true)
+    }
+
+    /// The uses of each buffer joined: all of it is overwritten only if one use says so and there is no other.
+    fn wants(uses: &[Use<'a>]) -> Vec<Want> {
+        let mut wants: Vec<Want> = Vec::with_capacity(uses.len());
+        for used in uses {
+            let slot = used.cell.slot();
+            let overwrites = used.access == Access::Write && used.whole;
+            match wants.iter_mut().find(|want| want.slot == slot) {
+                Some(want) => {
+                    want.writes |= used.writes();
+                    want.overwrites = false;
+                }
+                None => wants.push(Want { slot, writes: used.writes(), overwrites }),
+            }
+        }
+        wants
+    }
+
+    /// A request pins each buffer once; a launch drops a pin for each use.
+    fn pin_repeated(device: &Device, uses: &[Use<'a>]) -> Result<()> {
+        for (index, used) in uses.iter().enumerate() {
+            let before = uses.iter().take(index);
+            if before.clone().any(|other| Arc::ptr_eq(other.cell, used.cell))
+                && used.cell.update(|word| word.with_pin()).is_none()
+            {
+                return Err(Error::misuse("a buffer has as many pins as can be counted").on(device));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn unpin(device: &Device, cell: &Arc<Cell>) {
+    if cell.unpin() {
+        device.engine().unpinned(cell);
+    }
+}
+
+impl<'a, U: AsRef<[Use<'a>]> + Unpin> Steps for Prepare<'a, U> {
+    type Output = Launch<'a, U>;
+    const NAME: &'static str = "prepare";
+
+    #[inline]
+    fn poll_steps(
+        &mut self,
+        cx: &mut Context<'_>,
+        patience: Option<Duration>,
+    ) -> Poll<Result<Launch<'a, U>>> {
+        let device = self.device;
+        let Some(uses) = &self.uses else {
+            return Poll::Ready(Err(Error::misuse("prepare was polled after its end").on(device)));
+        };
+        let mut request = None;
+        if self.wait.is_some() || !Self::pin_all(device, uses.as_ref())? {
+            request = Some(ready!(self.poll_engine(cx, patience))?);
+        }
+        let Some(uses) = self.uses.take() else { return Poll::Pending };
+        let mut launch = Launch { device, uses, queue: COMPUTE, request, holder: None, place: self.place };
+        if launch.request.is_some() {
+            launch.make_known();
+        }
+        Poll::Ready(Ok(launch))
+    }
+}
+
+impl<'a, U: AsRef<[Use<'a>]> + Unpin> Prepare<'a, U> {
+    #[cold]
+    fn poll_engine(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<RequestId>> {
+        let device = self.device;
+        let Some(uses) = &self.uses else { return Poll::Pending };
+        let uses = uses.as_ref();
+        if uses.iter().any(|used| !device.is_of(used.cell)) {
+            return Poll::Ready(Err(
+                Error::misuse("a buffer of another device: copy it over first").on(device)
+            ));
+        }
+        let ask = || Wait::new(device.owner(), Ask::Uses(Self::wants(uses)), device.engine().stamp(), None);
+        let wait = ready!(poll_request(&mut self.wait, ask, device, "prepare", cx, patience))?;
+        Self::pin_repeated(device, uses)?;
+        Poll::Ready(Ok(wait.into_id()))
+    }
+}
+
+/// A launch whose buffers are resident, until it is submitted or dropped.
+#[derive(Debug)]
+#[must_use = "a launch does nothing until it is submitted, and keeps its buffers where they are"]
+pub struct Launch<'a, U: AsRef<[Use<'a>]>> {
+    device: &'a Device,
+    uses: U,
+    queue: usize,
+    /// The engine's request, of a launch that needed the engine.
+    request: Option<RequestId>,
+    holder: Option<u64>,
+    place: &'static Location<'static>,
+}
+
+impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
+    /// Goes to another compute queue of the device.
+    ///
+    /// # Errors
+    ///
+    /// `Misuse` if the queue is another device's.
+    pub fn on(mut self, queue: &Queue) -> Result<Launch<'a, U>> {
+        if !Arc::ptr_eq(queue.device().owner(), self.device.owner()) {
+            return Err(Error::misuse("the queue is another device's").on(self.device));
+        }
+        self.queue = queue.index();
+        Ok(self)
+    }
+
+    /// Queues the caller's kernel: the closure queues it on the queue it is given, with the pointers it is given, and
+    /// no other. Then the buffers may move again, behind it.
+    ///
+    /// If the closure fails or panics, buffers that were to be overwritten whole and were spilled keep their bytes.
+    ///
+    /// # Errors
+    ///
+    /// The closure's; `DeviceLost`; a refused wait.
+    #[inline]
+    pub fn submit<T, E: From<Error>>(mut self, queue: impl FnOnce(&Run<'_>) -> Result<T, E>) -> Result<T, E> {
+        let engine = self.device.engine();
+        let uses = self.uses.as_ref().iter().map(|used| (used.cell, used.writes()));
+        let submitting = engine
+            .begin_submit(self.queue, uses)
+            .map_err(|failure| Error::from_failure(self.device, "submit", failure))?;
+        let run = Run { device: self.device, uses: self.uses.as_ref(), queue: self.queue };
+        let result = queue(&run);
+        drop(submitting);
+        if result.is_ok() && self.request.is_some() {
+            self.end_request(true);
+        }
+        result
+    }
+
+    /// Makes it known who holds the pins, for the report of a stall.
+    #[cold]
+    pub(crate) fn make_known(&mut self) {
+        if self.holder.is_none() {
+            let uses = self.uses.as_ref();
+            let holder = Holder {
+                what: "launch",
+                place: self.place,
+                thread: std::thread::current().id(),
+                bytes: uses.iter().map(|used| used.cell.bytes).sum(),
+                tag: uses.first().and_then(|used| used.cell.tag.clone()),
+            };
+            self.holder = Some(self.device.engine().add_holder(holder));
+        }
+    }
+
+    #[cold]
+    fn end_request(&mut self, queued: bool) {
+        if let Some(request) = self.request.take() {
+            self.device.engine().end_request(request, queued);
+        }
+    }
+}
+
+impl<'a, U: AsRef<[Use<'a>]>> Drop for Launch<'a, U> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.request.is_some() {
+            self.end_request(false);
+        }
+        if let Some(holder) = self.holder {
+            self.device.engine().remove_holder(holder);
+        }
+        self.uses.as_ref().iter().for_each(|used| unpin(self.device, used.cell));
+    }
+}
+
+/// What a launch's closure is given: the queue, and each buffer's pointer.
+#[derive(Debug)]
+pub struct Run<'a> {
+    device: &'a Device,
+    uses: &'a [Use<'a>],
+    queue: usize,
+}
+
+impl Run<'_> {
+    /// The queue to queue the kernel on.
+    pub fn queue(&self) -> QueueId {
+        self.device.engine().queue_id(self.queue)
+    }
+
+    /// The device's driver.
+    pub fn driver(&self) -> &dyn Driver {
+        &**self.device.driver()
+    }
+
+    /// The pointer of the use at `index`, in the order they were given.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn ptr(&self, index: usize) -> DevicePtr {
+        self.uses[index].ptr()
+    }
+
+    /// The bytes of the use at `index`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    pub fn bytes(&self, index: usize) -> u64 {
+        self.uses[index].bytes
+    }
+
+    /// How many uses there are.
+    pub fn len(&self) -> usize {
+        self.uses.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.uses.is_empty()
+    }
+
+    /// Queues a kernel that runs on the host, on a device that has those: its arguments are the launch's uses, in
+    /// order. It keeps the compute engine for `cost`.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` on a device that runs no such kernels; `Misuse` if two uses overlap and one is written.
+    pub fn host_kernel(
+        &self,
+        cost: Duration,
+        body: impl FnOnce(&mut [crate::driver::Arg<'_>]) + Send + 'static,
+    ) -> Result<()> {
+        let mut kernel = HostKernel::new(cost, body);
+        for used in self.uses {
+            let access = if used.writes() { ArgAccess::Write } else { ArgAccess::Read };
+            kernel = kernel.arg(used.ptr(), used.bytes, access);
+        }
+        self.driver().launch_host(self.queue(), kernel).map_err(|error| Error::from(error).on(self.device))
+    }
+}
+
+/// The steps of [`Buffer::copy_to`].
+#[derive(Debug)]
+pub struct CopyTo {
+    from: View,
+    to: View,
+    wait: Option<Wait>,
+}
+
+impl CopyTo {
+    pub(crate) fn new(from: View, to: View) -> CopyTo {
+        CopyTo { from, to, wait: None }
+    }
+}
+
+impl Steps for CopyTo {
+    type Output = ();
+    const NAME: &'static str = "copy_to";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
+        let device = self.from.buffer().device();
+        if Arc::ptr_eq(self.from.buffer().cell(), self.to.buffer().cell()) {
+            return Poll::Ready(Err(Error::misuse("a copy within one buffer: use another").on(&device)));
+        }
+        if !device.is_of(self.to.buffer().cell()) {
+            let what = "a copy to another device: read it to the host and write it there";
+            return Poll::Ready(Err(Error::new(ErrorKind::Unsupported, what).on(&device)));
+        }
+        if !self.to.is_within() || self.to.len() != self.from.len() {
+            let what = format!("{} bytes do not fit into {}", self.from.len(), self.to.buffer().len());
+            return Poll::Ready(Err(Error::misuse(what).on(&device)));
+        }
+        let uses = [Use::read(&self.from), Use::write(&self.to)];
+        let mut prepare =
+            Prepare { device: &device, uses: Some(uses), wait: self.wait.take(), place: Location::caller() };
+        let launch = match prepare.poll_steps(cx, patience) {
+            Poll::Ready(launch) => launch?,
+            Poll::Pending => {
+                self.wait = prepare.wait.take();
+                return Poll::Pending;
+            }
+        };
+        Poll::Ready(launch.submit(|run| {
+            if run.bytes(0) > 0 {
+                run.driver().copy(run.queue(), run.ptr(0), run.ptr(1), run.bytes(0))?;
+            }
+            Ok(())
+        }))
+    }
+}

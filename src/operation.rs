@@ -1,0 +1,165 @@
+//! What every asynchronous call gives: one future, with a waiting twin, a trying one and a deadline.
+
+use crate::{
+    device::Device,
+    engine::{Wait, assert_may_block, block_on},
+    error::{Error, ErrorKind, Result},
+};
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
+};
+
+/// The steps of one kind of call. Sealed: the crate's calls are all there are.
+pub trait Steps: sealed::Steps {}
+
+impl<S: sealed::Steps> Steps for S {}
+
+pub(crate) mod sealed {
+    use super::*;
+
+    /// How a call goes on at each poll.
+    pub trait Steps: Unpin {
+        /// What the call gives.
+        type Output;
+        /// The call's name, for messages.
+        const NAME: &'static str;
+
+        /// Goes on.
+        fn poll_steps(
+            &mut self,
+            cx: &mut Context<'_>,
+            patience: Option<Duration>,
+        ) -> Poll<Result<Self::Output>>;
+    }
+}
+
+/// A call that is asked for when it is first polled.
+///
+/// # Cancel safety
+///
+/// Dropping it ends the wait: its place in the queue and what it reserved are gone, and copies already started go on
+/// harmlessly. Nothing it was given is lost.
+///
+/// ```
+/// use tack_residency::{Device, ErrorKind};
+/// use std::time::Duration;
+///
+/// let device = Device::open("sim")?;
+/// let waited = device.alloc(4096).wait()?;                               // without a runtime
+/// let tried = device.alloc(4096).try_now()?;                             // no wait at all
+/// let soon = device.alloc(4096).within(Duration::from_secs(1)).wait()?;  // no longer than a second
+/// futures::executor::block_on(async {
+///     let awaited = device.alloc(4096).await?;
+///     assert_eq!(awaited.len(), 4096);
+///     Ok::<(), tack_residency::Error>(())
+/// })?;
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "nothing is asked for until this is awaited, or `wait` is called"]
+pub struct Operation<S> {
+    steps: S,
+    patience: Option<Duration>,
+    polled: bool,
+}
+
+impl<S: Steps> Operation<S> {
+    pub(crate) fn new(steps: S) -> Operation<S> {
+        Operation { steps, patience: None, polled: false }
+    }
+
+    pub(crate) fn map(mut self, change: impl FnOnce(&mut S)) -> Operation<S> {
+        change(&mut self.steps);
+        self
+    }
+
+    /// Goes on, for a call that is a part of another.
+    pub(crate) fn poll_inner(
+        &mut self,
+        cx: &mut Context<'_>,
+        patience: Option<Duration>,
+    ) -> Poll<Result<S::Output>> {
+        self.steps.poll_steps(cx, patience)
+    }
+
+    /// Waits for it on this thread; needs no runtime.
+    ///
+    /// # Panics
+    ///
+    /// On a thread that is polling an async task, at the caller's line.
+    ///
+    /// # Errors
+    ///
+    /// The call's own.
+    #[track_caller]
+    pub fn wait(self) -> Result<S::Output> {
+        assert_may_block(&format!("`{}(..).await`", S::NAME));
+        block_on(self)
+    }
+
+    /// Does it now, if that needs no wait.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if it would have to wait: nothing is asked for then. The call's own besides.
+    pub fn try_now(mut self) -> Result<S::Output> {
+        match self.steps.poll_steps(&mut Context::from_waker(Waker::noop()), None) {
+            Poll::Ready(output) => output,
+            Poll::Pending => {
+                Err(Error::new(ErrorKind::WouldBlock, format!("{} would have to wait: await it", S::NAME)))
+            }
+        }
+    }
+
+    /// Gives it no longer than `patience` from its first poll; then it fails as `TimedOut`.
+    pub fn within(mut self, patience: Duration) -> Operation<S> {
+        self.patience = Some(patience);
+        self
+    }
+}
+
+impl<S: Steps> Future for Operation<S> {
+    type Output = Result<S::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        // A first poll is never put off: it takes the call's place in the order of calls.
+        let step = if this.polled { Some(ready!(tokio::task::coop::poll_proceed(cx))) } else { None };
+        this.polled = true;
+        let output = ready!(this.steps.poll_steps(cx, this.patience));
+        if let Some(step) = step {
+            step.made_progress();
+        }
+        Poll::Ready(output)
+    }
+}
+
+/// Waits for a request, asking first if that has not been done.
+pub(crate) fn poll_request(
+    slot: &mut Option<Wait>,
+    ask: impl FnOnce() -> Wait,
+    device: &Device,
+    name: &str,
+    cx: &mut Context<'_>,
+    patience: Option<Duration>,
+) -> Poll<Result<Wait>> {
+    let wait = slot.get_or_insert_with(|| {
+        let wait = ask();
+        if let Some(patience) = patience {
+            wait.within(patience);
+        }
+        wait
+    });
+    let outcome = ready!(wait.poll(cx));
+    let Some(wait) = slot.take() else { return Poll::Pending };
+    Poll::Ready(match outcome {
+        Ok(_) => Ok(wait),
+        Err(failure) => {
+            drop(wait);
+            Err(Error::from_failure(device, name, failure))
+        }
+    })
+}
