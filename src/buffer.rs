@@ -42,6 +42,7 @@ impl Buffer {
         Buffer { cell }
     }
 
+    #[inline]
     pub(crate) fn cell(&self) -> &Arc<Cell> {
         &self.cell
     }
@@ -210,7 +211,7 @@ pub struct Alloc {
     cleared: bool,
     fixed: bool,
     tag: Option<Arc<str>>,
-    wait: Option<Wait>,
+    wait: Option<Box<Wait>>,
 }
 
 impl Alloc {

@@ -72,6 +72,7 @@ impl Device {
         &self.owner
     }
 
+    #[inline]
     pub(crate) fn engine(&self) -> &Engine {
         &self.owner.engine
     }
@@ -182,6 +183,7 @@ impl Device {
             .map_err(|wrong| Error::misuse(format!("the books do not balance: {wrong}")).on(self))
     }
 
+    #[inline]
     pub(crate) fn is_of(&self, cell: &Cell) -> bool {
         Arc::ptr_eq(&self.owner, &cell.owner)
     }
@@ -215,7 +217,7 @@ impl Queue {
 pub struct MakeRoom {
     device: Device,
     bytes: u64,
-    wait: Option<Wait>,
+    wait: Option<Box<Wait>>,
 }
 
 impl Steps for MakeRoom {
@@ -240,7 +242,7 @@ impl Steps for MakeRoom {
 pub struct Spill {
     device: Device,
     cells: Option<Vec<Arc<Cell>>>,
-    wait: Option<Wait>,
+    wait: Option<Box<Wait>>,
     before: u64,
 }
 

@@ -20,7 +20,7 @@ use std::{
 #[derive(Debug)]
 pub struct EnsureResident {
     view: View,
-    wait: Option<Wait>,
+    wait: Option<Box<Wait>>,
     place: &'static Location<'static>,
 }
 

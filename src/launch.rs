@@ -25,54 +25,99 @@ enum Access {
     ReadWrite,
 }
 
-/// One buffer or view of a launch, and how the launch uses it.
+/// One buffer or view of a launch, and how the launch uses it. Two words, since a launch moves them about.
 #[derive(Clone, Copy, Debug)]
-pub struct Use<'a> {
-    cell: &'a Arc<Cell>,
-    access: Access,
-    whole: bool,
-    offset: u64,
-    bytes: u64,
+pub struct Use<'a>(Target<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Target<'a> {
+    Buffer(&'a Buffer, Access),
+    View(&'a View, Access),
 }
 
 impl<'a> Use<'a> {
     /// It is only read.
+    #[inline]
     pub fn read(target: impl Into<Use<'a>>) -> Use<'a> {
-        Use { access: Access::Read, ..target.into() }
+        target.into().with(Access::Read)
     }
 
     /// All of it is overwritten, and nothing read before: a spilled buffer then comes back without a copy.
+    #[inline]
     pub fn write(target: impl Into<Use<'a>>) -> Use<'a> {
-        Use { access: Access::Write, ..target.into() }
+        target.into().with(Access::Write)
     }
 
     /// It is read and written, or written in part: the default.
+    #[inline]
     pub fn read_write(target: impl Into<Use<'a>>) -> Use<'a> {
         target.into()
     }
 
     #[inline]
+    fn with(self, access: Access) -> Use<'a> {
+        match self.0 {
+            Target::Buffer(buffer, _) => Use(Target::Buffer(buffer, access)),
+            Target::View(view, _) => Use(Target::View(view, access)),
+        }
+    }
+
+    #[inline]
+    fn access(&self) -> Access {
+        match self.0 {
+            Target::Buffer(_, access) | Target::View(_, access) => access,
+        }
+    }
+
+    #[inline]
+    fn cell(&self) -> &'a Arc<Cell> {
+        match self.0 {
+            Target::Buffer(buffer, _) => buffer.cell(),
+            Target::View(view, _) => view.buffer().cell(),
+        }
+    }
+
+    #[inline]
     fn writes(&self) -> bool {
-        self.access != Access::Read
+        self.access() != Access::Read
+    }
+
+    /// All of the buffer is overwritten.
+    fn overwrites(&self) -> bool {
+        let whole = match self.0 {
+            Target::Buffer(..) => true,
+            Target::View(view, _) => view.is_whole(),
+        };
+        whole && self.access() == Access::Write
+    }
+
+    fn bytes(&self) -> u64 {
+        match self.0 {
+            Target::Buffer(buffer, _) => buffer.len(),
+            Target::View(view, _) => view.len(),
+        }
     }
 
     #[inline]
     fn ptr(&self) -> DevicePtr {
-        self.cell.ptr().offset(self.offset)
+        match self.0 {
+            Target::Buffer(buffer, _) => buffer.cell().ptr(),
+            Target::View(view, _) => view.buffer().cell().ptr().offset(view.offset()),
+        }
     }
 }
 
 impl<'a> From<&'a Buffer> for Use<'a> {
+    #[inline]
     fn from(buffer: &'a Buffer) -> Use<'a> {
-        let access = Access::ReadWrite;
-        Use { cell: buffer.cell(), access, whole: true, offset: 0, bytes: buffer.len() }
+        Use(Target::Buffer(buffer, Access::ReadWrite))
     }
 }
 
 impl<'a> From<&'a View> for Use<'a> {
+    #[inline]
     fn from(view: &'a View) -> Use<'a> {
-        let (cell, whole) = (view.buffer().cell(), view.is_whole());
-        Use { cell, access: Access::ReadWrite, whole, offset: view.offset(), bytes: view.len() }
+        Use(Target::View(view, Access::ReadWrite))
     }
 }
 
@@ -81,7 +126,7 @@ impl<'a> From<&'a View> for Use<'a> {
 pub struct Prepare<'a, U> {
     device: &'a Device,
     uses: Option<U>,
-    wait: Option<Wait>,
+    wait: Option<Box<Wait>>,
     place: &'static Location<'static>,
 }
 
@@ -92,7 +137,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Prepare<'a, U> {
     }
 
     /// Pins every buffer without a lock; false, with none pinned, if one of them needs the engine.
-    #[inline]
+    #[inline(always)]
     fn pin_all(device: &Device, uses: &[Use<'a>]) -> Result<bool> {
         let engine = device.engine();
         if engine.flags.has(Flags::GATE) {
@@ -100,8 +145,8 @@ impl<'a, U: AsRef<[Use<'a>]>> Prepare<'a, U> {
         }
         let stamp = engine.stamp();
         for (index, used) in uses.iter().enumerate() {
-            let refused = if device.is_of(used.cell) {
-                match used.cell.try_pin(stamp, used.writes()) {
+            let refused = if device.is_of(used.cell()) {
+                match used.cell().try_pin(stamp, used.writes()) {
                     Ok(()) => continue,
                     Err(NoPin::TooMany) => Some("a buffer has as many pins as can be counted"),
                     Err(_) => None,
@@ -109,7 +154,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Prepare<'a, U> {
             } else {
                 Some("a buffer of another device: copy it over first")
             };
-            uses.iter().take(index).for_each(|used| unpin(device, used.cell));
+            uses.iter().take(index).for_each(|used| unpin(device, used.cell()));
             return match refused {
                 None => Ok(false),
                 Some(what) => Err(Error::misuse(what).on(device)),
@@ -122,8 +167,8 @@ impl<'a, U: AsRef<[Use<'a>]>> Prepare<'a, U> {
     fn wants(uses: &[Use<'a>]) -> Vec<Want> {
         let mut wants: Vec<Want> = Vec::with_capacity(uses.len());
         for used in uses {
-            let slot = used.cell.slot();
-            let overwrites = used.access == Access::Write && used.whole;
+            let slot = used.cell().slot();
+            let overwrites = used.overwrites();
             match wants.iter_mut().find(|want| want.slot == slot) {
                 Some(want) => {
                     want.writes |= used.writes();
@@ -139,8 +184,8 @@ impl<'a, U: AsRef<[Use<'a>]>> Prepare<'a, U> {
     fn pin_repeated(device: &Device, uses: &[Use<'a>]) -> Result<()> {
         for (index, used) in uses.iter().enumerate() {
             let before = uses.iter().take(index);
-            if before.clone().any(|other| Arc::ptr_eq(other.cell, used.cell))
-                && used.cell.update(|word| word.with_pin()).is_none()
+            if before.clone().any(|other| Arc::ptr_eq(other.cell(), used.cell()))
+                && used.cell().update(|word| word.with_pin()).is_none()
             {
                 return Err(Error::misuse("a buffer has as many pins as can be counted").on(device));
             }
@@ -160,7 +205,7 @@ impl<'a, U: AsRef<[Use<'a>]> + Unpin> Steps for Prepare<'a, U> {
     type Output = Launch<'a, U>;
     const NAME: &'static str = "prepare";
 
-    #[inline]
+    #[inline(always)]
     fn poll_steps(
         &mut self,
         cx: &mut Context<'_>,
@@ -189,7 +234,7 @@ impl<'a, U: AsRef<[Use<'a>]> + Unpin> Prepare<'a, U> {
         let device = self.device;
         let Some(uses) = &self.uses else { return Poll::Pending };
         let uses = uses.as_ref();
-        if uses.iter().any(|used| !device.is_of(used.cell)) {
+        if uses.iter().any(|used| !device.is_of(used.cell())) {
             return Poll::Ready(Err(
                 Error::misuse("a buffer of another device: copy it over first").on(device)
             ));
@@ -236,10 +281,10 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     /// # Errors
     ///
     /// The closure's; `DeviceLost`; a refused wait.
-    #[inline]
+    #[inline(always)]
     pub fn submit<T, E: From<Error>>(mut self, queue: impl FnOnce(&Run<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.device.engine();
-        let uses = self.uses.as_ref().iter().map(|used| (used.cell, used.writes()));
+        let uses = self.uses.as_ref().iter().map(|used| (used.cell(), used.writes()));
         let submitting = engine
             .begin_submit(self.queue, uses)
             .map_err(|failure| Error::from_failure(self.device, "submit", failure))?;
@@ -261,8 +306,8 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
                 what: "launch",
                 place: self.place,
                 thread: std::thread::current().id(),
-                bytes: uses.iter().map(|used| used.cell.bytes).sum(),
-                tag: uses.first().and_then(|used| used.cell.tag.clone()),
+                bytes: uses.iter().map(|used| used.cell().bytes).sum(),
+                tag: uses.first().and_then(|used| used.cell().tag.clone()),
             };
             self.holder = Some(self.device.engine().add_holder(holder));
         }
@@ -277,7 +322,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
 }
 
 impl<'a, U: AsRef<[Use<'a>]>> Drop for Launch<'a, U> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if self.request.is_some() {
             self.end_request(false);
@@ -285,7 +330,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Drop for Launch<'a, U> {
         if let Some(holder) = self.holder {
             self.device.engine().remove_holder(holder);
         }
-        self.uses.as_ref().iter().for_each(|used| unpin(self.device, used.cell));
+        self.uses.as_ref().iter().for_each(|used| unpin(self.device, used.cell()));
     }
 }
 
@@ -323,7 +368,7 @@ impl Run<'_> {
     ///
     /// If there are not so many.
     pub fn bytes(&self, index: usize) -> u64 {
-        self.uses[index].bytes
+        self.uses[index].bytes()
     }
 
     /// How many uses there are.
@@ -350,7 +395,7 @@ impl Run<'_> {
         let mut kernel = HostKernel::new(cost, body);
         for used in self.uses {
             let access = if used.writes() { ArgAccess::Write } else { ArgAccess::Read };
-            kernel = kernel.arg(used.ptr(), used.bytes, access);
+            kernel = kernel.arg(used.ptr(), used.bytes(), access);
         }
         self.driver().launch_host(self.queue(), kernel).map_err(|error| Error::from(error).on(self.device))
     }
@@ -361,7 +406,7 @@ impl Run<'_> {
 pub struct CopyTo {
     from: View,
     to: View,
-    wait: Option<Wait>,
+    wait: Option<Box<Wait>>,
 }
 
 impl CopyTo {

@@ -67,6 +67,7 @@ pub struct Operation<S> {
 }
 
 impl<S: Steps> Operation<S> {
+    #[inline]
     pub(crate) fn new(steps: S) -> Operation<S> {
         Operation { steps, patience: None, polled: false }
     }
@@ -124,6 +125,7 @@ impl<S: Steps> Operation<S> {
 impl<S: Steps> Future for Operation<S> {
     type Output = Result<S::Output>;
 
+    #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         // A first poll is never put off: it takes the call's place in the order of calls.
@@ -139,7 +141,7 @@ impl<S: Steps> Future for Operation<S> {
 
 /// Waits for a request, asking first if that has not been done.
 pub(crate) fn poll_request(
-    slot: &mut Option<Wait>,
+    slot: &mut Option<Box<Wait>>,
     ask: impl FnOnce() -> Wait,
     device: &Device,
     name: &str,
@@ -151,12 +153,12 @@ pub(crate) fn poll_request(
         if let Some(patience) = patience {
             wait.within(patience);
         }
-        wait
+        Box::new(wait)
     });
     let outcome = ready!(wait.poll(cx));
     let Some(wait) = slot.take() else { return Poll::Pending };
     Poll::Ready(match outcome {
-        Ok(_) => Ok(wait),
+        Ok(_) => Ok(*wait),
         Err(failure) => {
             drop(wait);
             Err(Error::from_failure(device, name, failure))

@@ -14,25 +14,27 @@ use std::{
 };
 
 /// One buffer, as its handles share it. `Owner` is what keeps its device alive.
+#[repr(C)]
 pub struct Cell {
+    // What the warm path touches comes first, in one cache line.
     word: AtomicU64,
     ptr: AtomicU64,
-    uses: [AtomicU64; QUEUES],
-    writes: [AtomicU64; QUEUES],
-    handles: AtomicUsize,
-    slot: OnceLock<Slot>,
-    beyond_compute: AtomicBool,
-    host: Mutex<Option<HostRange>>,
+    /// Its device.
+    pub owner: Arc<super::Owner>,
     /// The bytes that were asked for.
     pub bytes: u64,
+    handles: AtomicUsize,
+    slot: OnceLock<Slot>,
+    uses: [AtomicU64; QUEUES],
+    writes: [AtomicU64; QUEUES],
+    beyond_compute: AtomicBool,
+    host: Mutex<Option<HostRange>>,
     /// Where it comes from, for reports.
     pub tag: Option<Arc<str>>,
     /// Allocated never to move.
     pub fixed: bool,
     /// Not this crate's memory.
     pub foreign: bool,
-    /// Its device.
-    pub owner: Arc<super::Owner>,
 }
 
 impl Cell {
@@ -65,7 +67,7 @@ impl Cell {
     }
 
     /// Takes a pin without a lock: one compare-exchange, that keeps the later stamp and marks dirty too.
-    #[inline]
+    #[inline(always)]
     pub fn try_pin(&self, stamp: u64, writes: bool) -> Result<(), NoPin> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {

@@ -39,7 +39,7 @@ pub use self::{
 
 use crate::{
     driver::{Driver, DriverError, QueueId, QueueRole},
-    residency::{Bytes, Failure, RequestId},
+    residency::{Bytes, Failure, RequestId, STAMP_MAX},
 };
 use event_listener::Event;
 use lane::Lane;
@@ -128,7 +128,7 @@ impl Engine {
     /// Draws the next recency stamp.
     #[inline]
     pub fn stamp(&self) -> u64 {
-        self.stamp.fetch_add(1, Ordering::Relaxed) + 1
+        (self.stamp.fetch_add(1, Ordering::Relaxed) + 1).min(STAMP_MAX)
     }
 
     /// The queue at a place.

@@ -29,5 +29,5 @@ pub use self::{
     requests::{Ask, Outcome, Request, RequestId, Want},
     state::{Step, StepRecord},
     table::{Slot, Table},
-    word::{NoPin, Phase, Word, WordCell},
+    word::{NoPin, Phase, STAMP_MAX, Word, WordCell},
 };

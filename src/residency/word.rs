@@ -44,7 +44,8 @@ const PIN: u64 = 1 << PIN_SHIFT;
 const PINS: u64 = ((1 << 14) - 1) << PIN_SHIFT;
 const STAMP_SHIFT: u32 = 20;
 const LOW: u64 = (1 << STAMP_SHIFT) - 1;
-const STAMP_MAX: u64 = u64::MAX >> STAMP_SHIFT;
+/// The last stamp: from there on recency stands still.
+pub const STAMP_MAX: u64 = u64::MAX >> STAMP_SHIFT;
 
 /// Why a pin was not taken without the engine's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +66,7 @@ impl Word {
     }
 
     /// The word after a use at `stamp` takes a pin, if that needs no lock.
-    #[inline]
+    #[inline(always)]
     pub fn pinned(self, stamp: u64, writes: bool) -> Result<Word, NoPin> {
         if self.0 & (SPILLED | CLOSED) != 0 {
             return Err(NoPin::AskEngine);
@@ -74,7 +75,9 @@ impl Word {
             return Err(NoPin::TooMany);
         }
         let dirty = if writes { DIRTY } else { 0 };
-        Ok(Word((self.0 | dirty) + PIN).stamped(stamp))
+        // The stamp is on top, and the rest is the same in both: the larger word has the later stamp.
+        let kept = (self.0 | dirty) + PIN;
+        Ok(Word(kept.max(kept & LOW | stamp << STAMP_SHIFT)))
     }
 
     /// The word with one pin more, whatever else it says; none if it has as many as it counts.
