@@ -63,13 +63,12 @@ pub(crate) mod sealed {
 pub struct Operation<S> {
     steps: S,
     patience: Option<Duration>,
-    polled: bool,
 }
 
 impl<S: Steps> Operation<S> {
     #[inline]
     pub(crate) fn new(steps: S) -> Operation<S> {
-        Operation { steps, patience: None, polled: false }
+        Operation { steps, patience: None }
     }
 
     pub(crate) fn map(mut self, change: impl FnOnce(&mut S)) -> Operation<S> {
@@ -128,13 +127,10 @@ impl<S: Steps> Future for Operation<S> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // A first poll is never put off: it takes the call's place in the order of calls.
-        let step = if this.polled { Some(ready!(tokio::task::coop::poll_proceed(cx))) } else { None };
-        this.polled = true;
+        // A task that has used up its budget yields first. The calls of one task keep their order: all of them yield.
+        let step = ready!(tokio::task::coop::poll_proceed(cx));
         let output = ready!(this.steps.poll_steps(cx, this.patience));
-        if let Some(step) = step {
-            step.made_progress();
-        }
+        step.made_progress();
         Poll::Ready(output)
     }
 }
