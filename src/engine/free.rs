@@ -42,7 +42,7 @@ impl Engine {
             }
             job.uses.pop();
         }
-        self.lanes[RELEASE].push(Job::Free { ptr: job.ptr, bytes: job.bytes });
+        self.push(RELEASE, Job::Free { ptr: job.ptr, bytes: job.bytes });
     }
 
     /// Notes what follows when a queue has done a number. Called under the state lock.
