@@ -120,9 +120,21 @@ impl Engine {
         !state.due.is_empty() || !state.deadlines.is_empty() || state.core.gate_is_up()
     }
 
-    /// Looks how far the device has come, and does what follows; true if anything did.
+    /// Looks how far the device has come, and does what follows; true if anything did. Leaves that to whoever is at it
+    /// already.
     pub(crate) fn turn(&self) -> bool {
         let Ok(_turning) = self.turning.try_lock() else { return false };
+        self.look()
+    }
+
+    /// As [`turn`](Engine::turn), for the device's thread: it looks after whoever is at it already, who may have looked
+    /// at a fence just before that passed and woke this thread.
+    pub(super) fn turn_after_others(&self) -> bool {
+        let _turning = lock(&self.turning);
+        self.look()
+    }
+
+    fn look(&self) -> bool {
         let mut came = false;
         for queue in self.queues() {
             match queue.poll(&*self.driver) {

@@ -43,7 +43,7 @@ impl Engine {
     /// The device's thread: looks how far the device has come, does what follows, rests.
     fn tend(&self) {
         loop {
-            if !self.turn() {
+            if !self.turn_after_others() {
                 if self.closing.load(Ordering::SeqCst) && (self.is_quiet() || self.lost().is_some()) {
                     break;
                 }
