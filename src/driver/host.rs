@@ -1,8 +1,8 @@
 //! Host memory that a device may copy to and from, kept alive by whoever still needs it.
 #![allow(unsafe_code)]
 
+use super::aligned::Aligned;
 use std::{
-    alloc::{Layout, alloc_zeroed, dealloc},
     fmt,
     ptr::NonNull,
     sync::{Arc, PoisonError, RwLock},
@@ -17,7 +17,7 @@ pub enum HostKind {
     Ordinary,
 }
 
-type Release = Box<dyn FnOnce(NonNull<u8>, usize) + Send + Sync>;
+type Release = Box<dyn FnOnce() + Send + Sync>;
 
 /// A block of host memory. Its bytes are reached through calls that copy, under a lock of its own, so that a
 /// simulated copy engine's thread and the host never race.
@@ -35,12 +35,6 @@ unsafe impl Send for HostMemory {}
 // SAFETY: as above; shared access is what `turn` is for.
 unsafe impl Sync for HostMemory {}
 
-const ALIGN: usize = 64;
-
-fn layout(bytes: usize) -> Option<Layout> {
-    Layout::from_size_align(bytes.max(1), ALIGN).ok()
-}
-
 impl HostMemory {
     /// Ordinary memory of `bytes`; none when the host refuses it. Its contents are zero.
     pub fn ordinary(bytes: usize) -> Option<HostMemory> {
@@ -49,10 +43,7 @@ impl HostMemory {
 
     /// Memory of the language's allocator that a driver calls pinned (the simulated one).
     pub(super) fn from_allocator(bytes: usize, kind: HostKind) -> Option<HostMemory> {
-        let layout = layout(bytes)?;
-        // SAFETY: the layout's size is above zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: None })
+        HostMemory::from_allocator_with(bytes, kind, |_| {})
     }
 
     /// As [`from_allocator`](HostMemory::from_allocator), and calls `gone` when the block has been freed.
@@ -61,15 +52,13 @@ impl HostMemory {
         kind: HostKind,
         gone: impl FnOnce(usize) + Send + Sync + 'static,
     ) -> Option<HostMemory> {
-        let mut memory = HostMemory::from_allocator(bytes, kind)?;
-        memory.release = Some(Box::new(move |start, bytes| {
-            if let Some(layout) = layout(bytes) {
-                // SAFETY: the block came from the allocator with this very layout and is freed once.
-                unsafe { dealloc(start.as_ptr(), layout) };
-            }
+        let memory = Aligned::zeroed(bytes)?;
+        let start = memory.start();
+        let release: Release = Box::new(move || {
+            drop(memory);
             gone(bytes);
-        }));
-        Some(memory)
+        });
+        Some(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: Some(release) })
     }
 
     /// Bytes in the block.
@@ -171,14 +160,8 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        match self.release.take() {
-            Some(release) => release(self.start, self.bytes),
-            None => {
-                if let Some(layout) = layout(self.bytes) {
-                    // SAFETY: the block came from the allocator with this very layout and is freed once.
-                    unsafe { dealloc(self.start.as_ptr(), layout) };
-                }
-            }
+        if let Some(release) = self.release.take() {
+            release();
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A driver knows nothing of residency. It never waits for the device, and it is the only layer with `unsafe`.
 
+mod aligned;
 pub mod cpu;
 mod error;
 pub mod fault;

@@ -1,19 +1,14 @@
 //! The bytes behind one allocation: made when first touched, poisoned, locked for each access, recycled after.
 //!
 //! Never hands out bytes without the block's lock, so a kernel and a copy may tear each other but never race.
-#![allow(unsafe_code)]
 
+use crate::driver::aligned::Aligned;
 use std::{
-    alloc::{Layout, alloc_zeroed, dealloc},
     collections::BTreeMap,
     fmt,
     ops::{Deref, DerefMut},
-    ptr::NonNull,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
-
-/// How a kernel's arguments are aligned, as [`Arg`](crate::driver::Arg) promises.
-const ALIGN: usize = 64;
 
 /// What an access has to touch: the whole of a block needs no poison first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,12 +156,12 @@ impl Spares {
 
     fn give(&self, bytes: Aligned) {
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        shelf.used_bytes -= bytes.len;
+        shelf.used_bytes -= bytes.len();
         if self.keep == Keep::Nothing {
             return;
         }
-        shelf.spare_bytes += bytes.len;
-        shelf.by_len.entry(bytes.len).or_default().push(bytes);
+        shelf.spare_bytes += bytes.len();
+        shelf.by_len.entry(bytes.len()).or_default().push(bytes);
     }
 }
 
@@ -177,7 +172,7 @@ impl Shelf {
         if spares.is_empty() {
             self.by_len.remove(&len);
         }
-        self.spare_bytes -= bytes.as_ref().map_or(0, |bytes| bytes.len);
+        self.spare_bytes -= bytes.as_ref().map_or(0, |bytes| bytes.len());
         bytes
     }
 }
@@ -185,60 +180,6 @@ impl Shelf {
 impl fmt::Debug for Spares {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Spares").finish_non_exhaustive()
-    }
-}
-
-/// An owned run of bytes, aligned for any element type.
-struct Aligned {
-    /// What the allocator gave: `len + ALIGN` bytes at any address. Asked for aligned ones, it would touch every
-    /// page to make them zero, though they come so from the system.
-    given: NonNull<u8>,
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: the bytes are owned by this value alone, as a `Vec`'s are.
-unsafe impl Send for Aligned {}
-// SAFETY: shared access only reads.
-unsafe impl Sync for Aligned {}
-
-impl Aligned {
-    fn layout(len: usize) -> Option<Layout> {
-        Layout::from_size_align(len.checked_add(ALIGN)?, 1).ok()
-    }
-
-    fn zeroed(len: usize) -> Option<Aligned> {
-        let layout = Aligned::layout(len)?;
-        // SAFETY: the layout's size is above zero.
-        let given = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        // SAFETY: the next aligned address is less than `ALIGN` bytes on, and that many were asked for besides.
-        let start = unsafe { given.add(given.align_offset(ALIGN)) };
-        Some(Aligned { given, start, len })
-    }
-}
-
-impl Deref for Aligned {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `start` has `len` initialised bytes, owned by this value and borrowed with it.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl DerefMut for Aligned {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Aligned {
-    fn drop(&mut self) {
-        if let Some(layout) = Aligned::layout(self.len) {
-            // SAFETY: the bytes came from the allocator with this very layout and are freed once.
-            unsafe { dealloc(self.given.as_ptr(), layout) };
-        }
     }
 }
 
@@ -252,7 +193,7 @@ mod tests {
         let block = Block::new(100, Some(0xCD), &spares);
         block.write(Reach::Part)[0] = 1;
         assert_eq!(block.read()[..3], [1, 0xCD, 0xCD]);
-        assert_eq!(block.address().map(|at| at % ALIGN as u64), Some(0));
+        assert_eq!(block.address().map(|at| at % 64), Some(0));
         let whole = Block::new(100, Some(0xCD), &spares);
         assert_eq!(whole.write(Reach::Whole)[0], 0);
     }

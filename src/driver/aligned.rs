@@ -1,0 +1,71 @@
+//! Host memory from the allocator, aligned as vector units want it, of which nothing is touched before it is used.
+#![allow(unsafe_code)]
+
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+};
+
+/// How a kernel's arguments are aligned, as [`Arg`](crate::driver::Arg) promises.
+const ALIGN: usize = 64;
+
+/// An owned run of bytes, aligned for any element type.
+pub(in crate::driver) struct Aligned {
+    /// What the allocator gave: `len + ALIGN` bytes at any address. Asked for aligned ones, it would touch every
+    /// page to make them zero, though they come so from the system.
+    given: NonNull<u8>,
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the bytes are owned by this value alone, as a `Vec`'s are.
+unsafe impl Send for Aligned {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for Aligned {}
+
+impl Aligned {
+    fn layout(len: usize) -> Option<Layout> {
+        Layout::from_size_align(len.checked_add(ALIGN)?, 1).ok()
+    }
+
+    /// Zeroes, of which the system makes each page when it is touched; none if it refuses so many.
+    pub(in crate::driver) fn zeroed(len: usize) -> Option<Aligned> {
+        let layout = Aligned::layout(len)?;
+        // SAFETY: the layout's size is above zero.
+        let given = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        // SAFETY: the next aligned address is less than `ALIGN` bytes on, and that many were asked for besides.
+        let start = unsafe { given.add(given.align_offset(ALIGN)) };
+        Some(Aligned { given, start, len })
+    }
+
+    /// Where the bytes start.
+    pub(in crate::driver) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` has `len` initialised bytes, owned by this value and borrowed with it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Aligned {
+    fn drop(&mut self) {
+        if let Some(layout) = Aligned::layout(self.len) {
+            // SAFETY: the bytes came from the allocator with this very layout and are freed once.
+            unsafe { dealloc(self.given.as_ptr(), layout) };
+        }
+    }
+}
