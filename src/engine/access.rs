@@ -4,7 +4,7 @@ use super::{
     Cell, Engine, RESTORE, SPILL,
     due::Due,
     jobs::Job,
-    state::State,
+    state::{Settling, State},
     sync::{Mutex, lock},
 };
 use crate::{
@@ -242,7 +242,7 @@ impl Engine {
         let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), pinned };
         if pinned {
             let begun = self.compute_queues().map(|queue| (queue.index, queue.begun())).collect();
-            state.settling.push_back((begun, lane, job));
+            state.settling.push_back(Settling { begun, lane, job });
             self.flags.set(super::Flags::SETTLE);
         } else {
             self.push(lane, job);

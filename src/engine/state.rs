@@ -14,6 +14,9 @@ use std::{
     time::Duration,
 };
 
+#[cfg(debug_assertions)]
+const RECOUNTED: usize = 64;
+
 /// What a new buffer is to be.
 #[derive(Debug)]
 pub struct Spec {
@@ -44,6 +47,17 @@ pub struct Holder {
     pub tag: Option<Arc<str>>,
 }
 
+/// A job that waits for launches being queued.
+#[derive(Debug)]
+pub(super) struct Settling {
+    /// How much work had begun to be queued on each queue.
+    pub(super) begun: Vec<(usize, u64)>,
+    /// Where the job goes then.
+    pub(super) lane: usize,
+    /// The job.
+    pub(super) job: Job,
+}
+
 /// The engine's state.
 #[derive(Debug)]
 pub struct State {
@@ -58,8 +72,8 @@ pub struct State {
     pub(super) bells: BTreeMap<RequestId, Arc<Event>>,
     /// What follows when a queue has done a number.
     pub(super) due: BTreeMap<(usize, u64, u64), Due>,
-    /// Jobs that wait for launches being queued, with how many those are on each queue.
-    pub(super) settling: VecDeque<(Vec<(usize, u64)>, usize, Job)>,
+    /// Jobs that wait for launches being queued.
+    pub(super) settling: VecDeque<Settling>,
     /// Host operations that wait for a restore to be queued.
     pub(super) deferred: VecDeque<(Slot, Arc<HostOp>)>,
     pub(super) deadlines: BTreeMap<RequestId, Duration>,
@@ -73,6 +87,9 @@ pub struct State {
     /// Bells to be rung once the lock is given up.
     pub(super) ringing: Vec<Arc<Event>>,
     next: u64,
+    /// Rounds of decisions since the books were recounted.
+    #[cfg(debug_assertions)]
+    unchecked: usize,
 }
 
 impl State {
@@ -93,6 +110,8 @@ impl State {
             retired: Vec::new(),
             ringing: Vec::new(),
             next: 0,
+            #[cfg(debug_assertions)]
+            unchecked: 0,
         }
     }
 
@@ -100,6 +119,19 @@ impl State {
     pub fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
+    }
+
+    /// Recounts the books: after each round of decisions where buffers are few, and where they are many as seldom as
+    /// keeps its cost to some [`RECOUNTED`] buffers a round.
+    #[cfg(debug_assertions)]
+    pub(super) fn recount(&mut self) {
+        self.unchecked += 1;
+        if self.unchecked.saturating_mul(RECOUNTED) >= self.core.buffers() {
+            self.unchecked = 0;
+            if let Err(imbalance) = self.core.check() {
+                panic!("the books do not balance: {imbalance}");
+            }
+        }
     }
 
     /// Nothing is under way.
@@ -112,8 +144,8 @@ impl State {
         for (_, due) in std::mem::take(&mut self.due) {
             due.lost(&mut self.core);
         }
-        for (_, _, job) in std::mem::take(&mut self.settling) {
-            job.lost(&mut self.core);
+        for waiting in std::mem::take(&mut self.settling) {
+            waiting.job.lost(&mut self.core);
         }
         for (_, op) in std::mem::take(&mut self.deferred) {
             op.fail(crate::residency::Failure::Lost);

@@ -33,7 +33,7 @@ impl<C: WordCell + Clone> Core<C> {
         let (mut decided, mut in_use, mut spilled) = (self.asked, Bytes::ZERO, Bytes::ZERO);
         let (mut listed, mut claimed, mut fixed, mut exported) =
             (Bytes::ZERO, 0u64, Bytes::ZERO, Bytes::ZERO);
-        let mut foreign = Bytes::ZERO;
+        let (mut foreign, mut for_requests) = (Bytes::ZERO, Bytes::ZERO);
         for (_, record) in self.records.iter().filter(|(_, record)| !record.settled) {
             if record.foreign {
                 foreign = foreign.plus(record.bytes);
@@ -66,6 +66,9 @@ impl<C: WordCell + Clone> Core<C> {
             if record.place == Place::Off && movable && phase != Phase::Spilled {
                 same("a resident buffer out of sight", record.claimed.is_some(), true)?;
             }
+            if record.claimed.is_some_and(|claim| claim.request.is_some()) {
+                for_requests = for_requests.plus(record.bytes);
+            }
             if record.claimed.is_some() {
                 claimed = claimed.saturating_add(1);
                 same("a claimed buffer open", word.is_closed(), true)?;
@@ -92,6 +95,7 @@ impl<C: WordCell + Clone> Core<C> {
             ("spilled in all, less restored and dropped", flow, spilled),
             ("candidates", self.order.bytes(), listed),
             ("claims", Bytes(self.claims.len() as u64), Bytes(claimed)),
+            ("claimed for requests", self.claimed, for_requests),
             ("fixed", self.books.fixed, fixed),
             ("exported", self.exported, exported),
             ("foreign", self.books.foreign, foreign),

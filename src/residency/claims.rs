@@ -1,7 +1,7 @@
 //! Claims on victims: from the choice to the release, and back.
 
 use super::{
-    Core, Decision, Failure, Phase, Policy, RequestId, Slot, Step, WordCell,
+    Bytes, Core, Decision, Failure, Phase, Policy, RequestId, Slot, Step, WordCell,
     record::{Claim, HostCopy},
 };
 
@@ -13,8 +13,19 @@ impl<C: WordCell + Clone> Core<C> {
         record.claimed = Some(Claim { request, serial, copied: false });
         record.present = false;
         self.books.decided = self.books.decided.minus(record.bytes);
+        if request.is_some() {
+            self.claimed = self.claimed.plus(record.bytes);
+        }
         self.claims.insert(serial, slot);
         self.try_release(slot);
+    }
+
+    /// A claim has ended, one way or another.
+    pub(super) fn claim_over(&mut self, claim: Claim, bytes: Bytes) {
+        self.claims.remove(&claim.serial);
+        if claim.request.is_some() {
+            self.claimed = self.claimed.minus(bytes);
+        }
     }
 
     /// A closed word that was not claimed after all.
@@ -32,9 +43,10 @@ impl<C: WordCell + Clone> Core<C> {
         record.present = true;
         let closed = record.ops > 0;
         record.cell.set(|word| word.with_closed(closed));
-        self.claims.remove(&claim.serial);
-        self.books.decided = self.books.decided.plus(record.bytes);
+        let bytes = record.bytes;
+        self.books.decided = self.books.decided.plus(bytes);
         self.order.list(slot, record);
+        self.claim_over(claim, bytes);
         self.tell_spill_waiters(slot);
     }
 
@@ -74,7 +86,7 @@ impl<C: WordCell + Clone> Core<C> {
         record.claimed = None;
         record.memory = false;
         let (cell, bytes) = (record.cell.clone(), record.bytes);
-        self.claims.remove(&claim.serial);
+        self.claim_over(claim, bytes);
         self.books.spilled(bytes, claim.copied);
         self.decide(Decision::Free { cell, bytes });
         self.tell_spill_waiters(slot);

@@ -40,6 +40,8 @@ pub struct Core<C> {
     /// In the decided book for requests, not for a buffer.
     pub(super) asked: Bytes,
     pub(super) exported: Bytes,
+    /// Of buffers claimed for requests and not yet released.
+    pub(super) claimed: Bytes,
     budget: Bytes,
     next: u64,
 }
@@ -62,6 +64,7 @@ impl<C: WordCell + Clone> Core<C> {
             shrink: false,
             asked: Bytes::ZERO,
             exported: Bytes::ZERO,
+            claimed: Bytes::ZERO,
             budget,
             next: 0,
         }
@@ -155,6 +158,12 @@ impl<C: WordCell + Clone> Core<C> {
     /// All buffers.
     pub fn records(&self) -> impl Iterator<Item = (Slot, &Record<C>)> {
         self.records.iter()
+    }
+
+    /// How many buffers there are.
+    #[cfg(debug_assertions)]
+    pub fn buffers(&self) -> usize {
+        self.records.len()
     }
 
     /// A request, until it is taken.

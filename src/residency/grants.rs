@@ -75,7 +75,7 @@ impl<C: WordCell + Clone> Core<C> {
             GrantFor::Fresh(_) => held,
             _ => held.plus(self.books.ordered),
         };
-        if held > self.budget() {
+        if held > self.budget() || self.is_ahead_of_victims(grant.bytes) {
             return false;
         }
         if let GrantFor::Restore(slot) = grant.want
@@ -89,6 +89,17 @@ impl<C: WordCell + Clone> Core<C> {
         self.issued = self.issued.saturating_add(1);
         self.decide(Decision::Allocate(grant));
         true
+    }
+
+    /// Whether a grant of `bytes`, the first, would use room that the decided book does not have yet: what is claimed
+    /// must be no more than what later grants will take. So a request has all its victims' room when it is served,
+    /// whatever their order, and the device book never passes the decided one.
+    fn is_ahead_of_victims(&self, bytes: Bytes) -> bool {
+        if self.claimed == Bytes::ZERO {
+            return false;
+        }
+        let granted: Bytes = self.grants.iter().map(|grant| grant.bytes).sum();
+        self.claimed > granted.minus(bytes)
     }
 
     /// Whether a buffer can come back without a copy.

@@ -105,15 +105,16 @@ impl<C: WordCell + Clone> Core<C> {
         let Some(record) = self.records.get_mut(slot).filter(|record| !record.settled) else { return };
         record.settled = true;
         self.order.unlist(slot, record);
-        if let Some(claim) = record.claimed.take() {
-            self.claims.remove(&claim.serial);
-        }
-        let bytes = record.bytes;
+        let (claim, bytes) = (record.claimed.take(), record.bytes);
         let spilled = record.cell.load().phase() == Phase::Spilled;
         let (present, memory, foreign) = (record.present, record.memory, record.foreign);
         let (fixed, exported) = (record.fixed, record.exports > 0);
         record.present = false;
-        for id in std::mem::take(&mut record.spill_waiters) {
+        let waiters = std::mem::take(&mut record.spill_waiters);
+        if let Some(claim) = claim {
+            self.claim_over(claim, bytes);
+        }
+        for id in waiters {
             self.one_less(id);
         }
         if foreign {

@@ -64,6 +64,11 @@ impl<T> Table<T> {
         Some(value)
     }
 
+    /// How many values there are.
+    pub fn len(&self) -> usize {
+        self.entries.len().saturating_sub(self.vacant.len())
+    }
+
     /// All values with their places.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
         self.entries.iter().zip(0u32..).filter_map(|(entry, index)| {
