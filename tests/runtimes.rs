@@ -156,7 +156,7 @@ fn a_task_that_never_waits_is_cooperative() {
         tokio::spawn(async move { seen.store(true, std::sync::atomic::Ordering::Release) });
         let mut rounds = 0u64;
         while !others.load(std::sync::atomic::Ordering::Acquire) {
-            device.prepare([Use::read(&buffer)]).await.expect("resident");
+            drop(device.prepare([Use::read(&buffer)]).await.expect("resident"));
             rounds += 1;
             assert!(rounds < 1_000_000, "the other task never ran");
         }
