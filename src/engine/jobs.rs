@@ -128,38 +128,35 @@ impl Engine {
                 }
                 lock(&self.state).core.trimmed();
             }
-            Job::Free { ptr, bytes } => {
-                if self.free_at(RELEASE, ptr, bytes).is_some() {
-                    lock(&self.state).core.left(bytes);
-                }
-            }
+            Job::Free { ptr, bytes } => match self.driver.free(self.queue(RELEASE).id, ptr) {
+                Ok(()) => lock(&self.state).core.left(bytes),
+                Err(error) => self.free_refused(error, bytes, job),
+            },
             Job::FreeInOrder { ptr, bytes } => {
-                if let Some(number) = self.free_at(COMPUTE, ptr, bytes) {
-                    let mut state = lock(&self.state);
-                    state.core.freed_in_order(bytes);
-                    self.when_done(&mut state, COMPUTE, number, Due::Ordered(bytes));
+                let queue = self.queue(COMPUTE);
+                match self.driver.free(queue.id, ptr) {
+                    Ok(()) => {
+                        let number = queue.number();
+                        let mut state = lock(&self.state);
+                        state.core.freed_in_order(bytes);
+                        self.when_done(&mut state, COMPUTE, number, Due::Ordered(bytes));
+                    }
+                    Err(error) => self.free_refused(error, bytes, job),
                 }
             }
             Job::Host { slot, cell, op, pinned } => self.run_host(slot, &cell, &op, pinned),
         }
     }
 
-    /// Frees on a queue; the number of that. A refusal is tried again with the next look at the device.
-    fn free_at(&self, index: usize, ptr: DevicePtr, bytes: Bytes) -> Option<u64> {
-        let queue = self.queue(index);
-        match self.driver.free(queue.id, ptr) {
-            Ok(()) => Some(queue.number()),
-            Err(error) => {
-                tracing::warn!(target: "tack_residency", %error, "free refused, tried again later");
-                self.failure(error);
-                let mut state = lock(&self.state);
-                if state.lost.is_some() {
-                    state.core.left(bytes);
-                } else {
-                    state.refused_frees.push(Job::Free { ptr, bytes });
-                }
-                None
-            }
+    /// A free that was refused is tried again, on the same queue, with the next look at the device.
+    fn free_refused(&self, error: DriverError, bytes: Bytes, job: Job) {
+        tracing::warn!(target: "tack_residency", %error, "free refused, tried again later");
+        self.failure(error);
+        let mut state = lock(&self.state);
+        if state.lost.is_some() {
+            state.core.left(bytes);
+        } else {
+            state.refused_frees.push(job);
         }
     }
 
@@ -269,17 +266,11 @@ impl Engine {
         if spec.cleared
             && let Err(error) = self.driver.fill(queue.id, ptr, spec.bytes, 0)
         {
-            self.free_at_once(queue, ptr);
+            lock(&self.state).core.leave(bytes);
+            self.run(Job::FreeInOrder { ptr, bytes });
             return Err(error);
         }
         Ok(ptr)
-    }
-
-    /// Frees what was allocated a moment ago and never used.
-    fn free_at_once(&self, queue: &Queue, ptr: DevicePtr) {
-        if self.driver.free(queue.id, ptr).is_err() {
-            lock(&self.state).refused_frees.push(Job::Free { ptr, bytes: Bytes::ZERO });
-        }
     }
 
     fn allocate_for(&self, grant: &Grant, slot: Slot, index: usize) {
@@ -306,9 +297,12 @@ impl Engine {
 
     /// Shows that others can have the memory: takes it, frees it, and has the driver keep none of it.
     fn allocate_room(&self, grant: &Grant) {
-        let queue = self.queue(RELEASE);
-        let shown = self.driver.allocate(queue.id, grant.bytes.0).map(|ptr| self.free_at_once(queue, ptr));
-        let shown = shown.and_then(|()| self.driver.trim());
+        let (queue, bytes) = (self.queue(RELEASE), grant.bytes);
+        let shown = self.driver.allocate(queue.id, bytes.0).and_then(|ptr| {
+            lock(&self.state).core.leave(bytes);
+            self.run(Job::Free { ptr, bytes });
+            self.driver.trim()
+        });
         match shown {
             Ok(_) => lock(&self.state).core.allocated_room(grant),
             Err(error) => {

@@ -140,7 +140,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// After a claim that came to nothing, the last requests admitted give way until the rest fits.
     fn fail_what_no_longer_fits(&mut self, failure: &Failure) {
-        while self.is_over_budget() && self.claims.is_empty() {
+        while self.is_over_budget() {
             let Some(grant) = self.grants.back().cloned() else { return };
             let before = self.grants.len();
             self.fail_grant(&grant, failure.clone());

@@ -177,6 +177,11 @@ impl<C: WordCell + Clone> Core<C> {
         self.finish_drop(slot);
     }
 
+    /// Memory that no buffer came to have is to be freed; answer with `left`, or with `freed_in_order`.
+    pub fn leave(&mut self, bytes: Bytes) {
+        self.books.leaving = self.books.leaving.plus(bytes);
+    }
+
     /// Memory given up before is free now.
     pub fn left(&mut self, bytes: Bytes) {
         self.books.leaving = self.books.leaving.minus(bytes);

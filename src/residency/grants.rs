@@ -208,11 +208,7 @@ impl<C: WordCell + Clone> Core<C> {
             .max_by_key(|(_, request)| request.stamp)
             .map(|(id, _)| id);
         if let Some(id) = later {
-            self.abandon(id);
-            if let Some(request) = self.requests.get_mut(id) {
-                request.outcome = Outcome::Queued;
-                self.requests.queue.push_front(id);
-            }
+            self.requeue(id);
             return true;
         }
         let own: Vec<_> = asker

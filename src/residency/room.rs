@@ -220,14 +220,34 @@ impl<C: WordCell + Clone> Core<C> {
         (bytes.plus(others) > self.budget()).then_some(Failure::Blocked { bytes, exported: others })
     }
 
-    /// Spills what a lowered budget has no room for, as far as that may be spilled.
+    /// Spills what a lowered budget has no room for, as far as that may be spilled. Requests that were admitted under
+    /// the old one and have no memory yet are admitted anew, in their order.
     pub(super) fn shrink_to_budget(&mut self) {
         if !std::mem::take(&mut self.shrink) {
             return;
         }
+        while self.is_over_budget()
+            && let Some(id) = self.last_ungranted()
+        {
+            self.requeue(id);
+        }
         while self.is_over_budget() {
             let Some(slot) = self.order.take(&mut self.records) else { return };
             self.claim(slot, None);
+        }
+    }
+
+    /// The last request in turn that waits for a grant not yet issued.
+    fn last_ungranted(&self) -> Option<RequestId> {
+        self.grants.iter().rev().find_map(|grant| self.asker(grant))
+    }
+
+    /// Takes all back that an admitted request was given, and puts it first among those that wait.
+    pub(super) fn requeue(&mut self, id: RequestId) {
+        self.abandon(id);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.outcome = Outcome::Queued;
+            self.requests.queue.push_front(id);
         }
     }
 }
