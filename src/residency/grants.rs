@@ -37,9 +37,7 @@ impl<C: WordCell + Clone> Core<C> {
                 }
                 Stage::Hook => self.ask_hook(),
                 Stage::Asking | Stage::Trimming => break,
-                Stage::Leaving if self.books.leaving > Bytes::ZERO || self.books.ordered > Bytes::ZERO => {
-                    break;
-                }
+                Stage::Leaving if self.is_leaving() => break,
                 Stage::Leaving => Stage::Trim,
                 Stage::Trim => {
                     self.decide(Decision::Trim);
@@ -49,6 +47,9 @@ impl<C: WordCell + Clone> Core<C> {
                     if let Some(slot) = self.order.take(&mut self.records) {
                         self.claim(slot, None);
                         Stage::Room
+                    } else if !self.claims.is_empty() || self.is_leaving() {
+                        // Chosen for others, or dropped: room all the same once it is gone.
+                        Stage::Room
                     } else if self.give_way() {
                         changed = true;
                         continue;
@@ -56,7 +57,7 @@ impl<C: WordCell + Clone> Core<C> {
                         break;
                     }
                 }
-                Stage::Room if !self.claims.is_empty() || self.books.leaving > Bytes::ZERO => break,
+                Stage::Room if !self.claims.is_empty() || self.is_leaving() => break,
                 Stage::Room => Stage::Retry,
             };
             if let Some(grant) = self.grants.front_mut() {
@@ -65,6 +66,11 @@ impl<C: WordCell + Clone> Core<C> {
             changed = true;
         }
         changed
+    }
+
+    /// Whether memory given up before is on its way back to the device.
+    fn is_leaving(&self) -> bool {
+        self.books.leaving > Bytes::ZERO || self.books.ordered > Bytes::ZERO
     }
 
     /// Issues the first grant if the device has room for it now.
@@ -147,21 +153,18 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     pub(super) fn hook_over(&mut self, id: RequestId) {
-        let asked = self.grants.front().is_some_and(|grant| {
+        let asked = self.grants.iter().position(|grant| {
             grant.stage == Stage::Asking && self.asker(grant).is_none_or(|asker| asker == id)
         });
-        if let Some(grant) = self.grants.front_mut()
-            && asked
-        {
+        if let Some(grant) = asked.and_then(|at| self.grants.get_mut(at)) {
             grant.stage = Stage::Leaving;
         }
     }
 
     /// The driver has given up what it keeps, as far as it could.
     pub fn trimmed(&mut self) {
-        if let Some(grant) = self.grants.front_mut()
-            && grant.stage == Stage::Trimming
-        {
+        // One refused meanwhile may stand before the one that asked.
+        for grant in self.grants.iter_mut().filter(|grant| grant.stage == Stage::Trimming) {
             grant.stage = Stage::Retry;
         }
     }
@@ -193,7 +196,7 @@ impl<C: WordCell + Clone> Core<C> {
     /// With nothing left to spill for the first grant: a later request that waits gives its pins up, or the grant
     /// fails; false to wait for what is under way, or for pins.
     fn give_way(&mut self) -> bool {
-        if !self.claims.is_empty() || self.issued > 0 || self.books.leaving > Bytes::ZERO {
+        if self.issued > 0 {
             return false;
         }
         let Some(grant) = self.grants.front().cloned() else { return false };
