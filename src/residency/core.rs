@@ -31,6 +31,8 @@ pub struct Core<C> {
     pub(super) requests: Requests,
     pub(super) grants: VecDeque<Grant>,
     pub(super) issued: usize,
+    /// Of those issued: allocated again after a refusal.
+    pub(super) retried: usize,
     pub(super) claims: BTreeMap<u64, Slot>,
     pub(super) decisions: VecDeque<Decision<C>>,
     pub(super) steps: Steps,
@@ -56,6 +58,7 @@ impl<C: WordCell + Clone> Core<C> {
             requests: Requests::default(),
             grants: VecDeque::new(),
             issued: 0,
+            retried: 0,
             claims: BTreeMap::new(),
             decisions: VecDeque::new(),
             steps: Steps::default(),
@@ -95,7 +98,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Whether new requests must queue behind those that wait.
     pub fn gate_is_up(&self) -> bool {
-        !self.requests.queue.is_empty() || self.grants.iter().any(Grant::is_refused)
+        !self.requests.queue.is_empty() || self.is_refused()
     }
 
     /// Whether memory is short enough for the last use of each buffer to matter.

@@ -78,9 +78,10 @@ impl<C: WordCell + Clone> Core<C> {
         true
     }
 
-    fn settle(&mut self, grant: &Grant) {
+    pub(super) fn settle(&mut self, grant: &Grant) {
         self.books.reserved = self.books.reserved.minus(grant.bytes);
         self.issued = self.issued.saturating_sub(1);
+        self.retried = self.retried.saturating_sub(usize::from(grant.is_refused()));
     }
 
     /// A buffer whose contents no one needs has device memory again.

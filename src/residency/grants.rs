@@ -68,6 +68,11 @@ impl<C: WordCell + Clone> Core<C> {
         changed
     }
 
+    /// Whether the way out of a refusal is being gone for some grant: until its end no one else is admitted.
+    pub(super) fn is_refused(&self) -> bool {
+        self.retried > 0 || self.grants.iter().any(Grant::is_refused)
+    }
+
     /// Whether memory given up before is on its way back to the device.
     fn is_leaving(&self) -> bool {
         self.books.leaving > Bytes::ZERO || self.books.ordered > Bytes::ZERO
@@ -93,6 +98,7 @@ impl<C: WordCell + Clone> Core<C> {
         grant.want = self.cheapest(grant.want);
         self.books.reserved = self.books.reserved.plus(grant.bytes);
         self.issued = self.issued.saturating_add(1);
+        self.retried = self.retried.saturating_add(usize::from(grant.is_refused()));
         self.decide(Decision::Allocate(grant));
         true
     }
@@ -171,8 +177,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// The driver refused an allocation.
     pub fn refused(&mut self, mut grant: Grant, failure: Failure) {
-        self.books.reserved = self.books.reserved.minus(grant.bytes);
-        self.issued = self.issued.saturating_sub(1);
+        self.settle(&grant);
         if !matches!(failure, Failure::OutOfMemory { .. }) {
             self.fail_grant(&grant, failure);
             return;

@@ -84,9 +84,12 @@ impl<C: WordCell + Clone> Core<C> {
         match record.cell.load().phase() {
             Phase::Restoring => {}
             Phase::Resident => {
-                record.cell.set(|word| word.with_dirty(false));
-                self.drop_host(slot);
-                self.try_release(slot);
+                // A launch that holds a pin may be about to write what the next spill must copy.
+                let clean = record.cell.update(|word| (word.pins() == 0).then_some(word.with_dirty(false)));
+                if clean.is_some() {
+                    self.drop_host(slot);
+                    self.try_release(slot);
+                }
             }
             Phase::Spilled => self.drop_host(slot),
         }

@@ -25,7 +25,7 @@ impl<C: WordCell + Clone> Core<C> {
             }
             let (ask, stamp, bytes, hooked) =
                 (request.ask.clone(), request.stamp, request.bytes, request.hooked);
-            if !matches!(ask, Ask::Spill(_)) && self.grants.iter().any(|grant| grant.is_refused()) {
+            if !matches!(ask, Ask::Spill(_)) && self.is_refused() {
                 return false;
             }
             match self.admit(id, &ask, stamp, bytes) {
