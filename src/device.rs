@@ -233,7 +233,7 @@ impl Steps for MakeRoom {
         }
         let ask = || Wait::new(device.owner(), Ask::Room(bytes), device.engine().stamp(), None);
         let done = ready!(poll_request(&mut self.wait, ask, device, Self::NAME, cx, patience));
-        Poll::Ready(done.map(|wait| device.engine().end_request(wait.into_id(), true)))
+        Poll::Ready(done.map(|wait| device.engine().end_request(wait.into_id())))
     }
 }
 
@@ -276,7 +276,7 @@ impl Steps for Spill {
         };
         let done = ready!(poll_request(&mut self.wait, ask, device, Self::NAME, cx, patience));
         Poll::Ready(done.map(|wait| {
-            engine.end_request(wait.into_id(), true);
+            engine.end_request(wait.into_id());
             spilled().saturating_sub(self.before)
         }))
     }

@@ -46,7 +46,7 @@ impl Steps for EnsureResident {
         let wait = ready!(poll_request(&mut self.wait, ask, &device, Self::NAME, cx, patience))?;
         let cell = self.view.buffer().cell();
         let ordered = engine.order_compute(cell);
-        engine.end_request(wait.into_id(), true);
+        engine.end_request(wait.into_id());
         let (place, thread) = (self.place, std::thread::current().id());
         let (bytes, tag) = (cell.bytes, cell.tag.clone());
         let holder = engine.add_holder(Holder { what: "residency guard", place, thread, bytes, tag });

@@ -282,7 +282,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     ///
     /// The closure's; `DeviceLost`; a refused wait.
     #[inline(always)]
-    pub fn submit<T, E: From<Error>>(mut self, queue: impl FnOnce(&Run<'_>) -> Result<T, E>) -> Result<T, E> {
+    pub fn submit<T, E: From<Error>>(self, queue: impl FnOnce(&Run<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.device.engine();
         let uses = self.uses.as_ref().iter().map(|used| (used.cell(), used.writes()));
         let submitting = engine
@@ -290,10 +290,10 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
             .map_err(|failure| Error::from_failure(self.device, "submit", failure))?;
         let run = Run { device: self.device, uses: self.uses.as_ref(), queue: self.queue };
         let result = queue(&run);
-        drop(submitting);
-        if result.is_ok() && self.request.is_some() {
-            self.end_request(true);
+        if let Some(request) = self.request.filter(|_| result.is_ok()) {
+            engine.overwritten(request);
         }
+        drop(submitting);
         result
     }
 
@@ -314,9 +314,9 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     }
 
     #[cold]
-    fn end_request(&mut self, queued: bool) {
+    fn end_request(&mut self) {
         if let Some(request) = self.request.take() {
-            self.device.engine().end_request(request, queued);
+            self.device.engine().end_request(request);
         }
     }
 }
@@ -325,7 +325,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Drop for Launch<'a, U> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.request.is_some() {
-            self.end_request(false);
+            self.end_request();
         }
         if let Some(holder) = self.holder {
             self.device.engine().remove_holder(holder);

@@ -240,13 +240,7 @@ impl Engine {
         let pinned = cell.load().pins() > 0;
         let lane = if matches!(op.access, Access::Read) { SPILL } else { RESTORE };
         let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), pinned };
-        if pinned {
-            let begun = self.compute_queues().map(|queue| (queue.index, queue.begun())).collect();
-            state.settling.push_back(Settling { begun, lane, job });
-            self.flags.set(super::Flags::SETTLE);
-        } else {
-            self.push(lane, job);
-        }
+        self.push_settled(state, cell, lane, job);
     }
 
     /// Takes up operations whose buffer has come back, or has been spilled after all; true if there were any.

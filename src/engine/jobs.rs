@@ -20,8 +20,8 @@ use std::sync::Arc;
 pub enum Job {
     /// Copy a buffer out.
     CopyOut { slot: Slot, token: u64, cell: Arc<Cell> },
-    /// Copy a buffer in.
-    CopyIn { slot: Slot, cell: Arc<Cell> },
+    /// Copy a buffer in. `lent`: where a launch already prepared may write, and no launch is queued meanwhile.
+    CopyIn { slot: Slot, cell: Arc<Cell>, lent: bool },
     /// Allocate.
     Allocate(Grant),
     /// Have the driver give up what it keeps.
@@ -39,7 +39,12 @@ impl Job {
     pub fn lost(self, core: &mut Core<Arc<Cell>>) {
         match self {
             Job::CopyOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
-            Job::CopyIn { slot, .. } => core.copy_in_refused(slot, Failure::Lost),
+            Job::CopyIn { slot, lent, .. } => {
+                core.copy_in_refused(slot, Failure::Lost);
+                if lent {
+                    core.end_op(slot, false);
+                }
+            }
             Job::Allocate(grant) => core.refused(grant, Failure::Lost),
             Job::Trim => core.trimmed(),
             Job::Free { bytes, .. } | Job::FreeInOrder { bytes, .. } => core.left(bytes),
@@ -62,7 +67,14 @@ impl Engine {
             }
             Decision::CopyIn(slot) => {
                 if let Some(cell) = state.core.record(slot).map(|record| record.cell.clone()) {
-                    self.push(RESTORE, Job::CopyIn { slot, cell });
+                    let lent = state.core.is_lent(slot);
+                    let job = Job::CopyIn { slot, cell: cell.clone(), lent };
+                    if lent {
+                        state.core.begin_op(slot);
+                        self.push_settled(state, &cell, RESTORE, job);
+                    } else {
+                        self.push(RESTORE, job);
+                    }
                 }
             }
             Decision::Allocate(grant) => {
@@ -115,7 +127,14 @@ impl Engine {
         }
         match job {
             Job::CopyOut { slot, token, cell } => self.copy_out(slot, token, cell),
-            Job::CopyIn { slot, cell } => self.copy_in(slot, &cell),
+            Job::CopyIn { slot, cell, lent } => {
+                if !lent || lock(&self.state).core.is_copy_in_wanted(slot) {
+                    self.copy_in(slot, &cell);
+                }
+                if lent {
+                    lock(&self.state).core.end_op(slot, false);
+                }
+            }
             Job::Allocate(grant) => match grant.want {
                 GrantFor::Fresh(id) => self.allocate_fresh(&grant, id),
                 GrantFor::Restore(slot) => self.allocate_for(&grant, slot, RESTORE),

@@ -1,14 +1,14 @@
 //! Turns what was decided into jobs and runs them, and what the device has done into decisions.
 
 use super::{
-    Engine, Flags, RELEASE,
+    Cell, Engine, Flags, RELEASE,
     due::Due,
     jobs::Job,
-    state::State,
+    state::{Settling, State},
     sync::{Ordering, lock},
 };
-use crate::residency::{Failure, Outcome};
-use std::time::Duration;
+use crate::residency::{Failure, Outcome, WordCell};
+use std::{sync::Arc, time::Duration};
 
 impl Engine {
     /// Hands a job to a lane. Called under the state lock.
@@ -16,6 +16,18 @@ impl Engine {
         self.track();
         self.jobs.fetch_add(1, Ordering::SeqCst);
         self.lanes[lane].push(job);
+    }
+
+    /// Hands on a job for a buffer whose word is closed, once launches that began to be queued before that are.
+    /// Called under the state lock.
+    pub(super) fn push_settled(&self, state: &mut State, cell: &Arc<Cell>, lane: usize, job: Job) {
+        if cell.load().pins() > 0 {
+            let begun = self.compute_queues().map(|queue| (queue.index, queue.begun())).collect();
+            state.settling.push_back(Settling { begun, lane, job });
+            self.flags.set(Flags::SETTLE);
+        } else {
+            self.push(lane, job);
+        }
     }
 
     /// Decides and acts until there is nothing left to do that another thread is not doing.

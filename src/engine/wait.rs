@@ -243,19 +243,22 @@ impl Engine {
         lock(&self.state).holders.values().any(|holder| holder.thread == thread)
     }
 
-    /// The launch or guard that a request's pins were for has ended; `queued` says whether a launch's work was.
-    pub fn end_request(&self, id: RequestId, queued: bool) {
+    /// A launch's work is queued, and what it overwrites whole is what it wrote. Called before the launch's number is
+    /// drawn: who waits for that number finds it so.
+    pub fn overwritten(&self, id: RequestId) {
+        let core = &mut lock(&self.state).core;
+        let Some(Ask::Uses(wants)) = core.request(id).map(|request| request.ask.clone()) else { return };
+        wants.iter().filter(|want| want.overwrites).for_each(|want| core.overwritten(want.slot, id));
+    }
+
+    /// The launch or guard that a request's pins were for has ended. What it was to overwrite and did not is spilled
+    /// with its bytes.
+    pub fn end_request(&self, id: RequestId) {
         self.change(|core| {
             if let Some(request) = core.take_request(id)
                 && let Ask::Uses(wants) = request.ask
             {
-                for want in wants.iter().filter(|want| want.overwrites) {
-                    if queued {
-                        core.overwritten(want.slot, id);
-                    } else {
-                        core.room_unused(want.slot, id);
-                    }
-                }
+                wants.iter().filter(|want| want.overwrites).for_each(|want| core.room_unused(want.slot, id));
             }
         });
     }

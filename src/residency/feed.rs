@@ -3,7 +3,7 @@
 use super::{
     Ask, Bytes, Core, Decision, Failure, Outcome, Phase, Policy, RequestId, Slot, Step, WordCell,
     decision::{Grant, GrantFor},
-    record::HostCopy,
+    record::{HostCopy, Record},
 };
 
 impl<C: WordCell + Clone> Core<C> {
@@ -138,6 +138,7 @@ impl<C: WordCell + Clone> Core<C> {
         self.take_step(slot, Step::Restore, |word| Some(word.with_dirty(writes)));
         let Some(record) = self.records.get_mut(slot) else { return };
         record.coming = false;
+        record.lent = None;
         let bytes = record.bytes;
         if !record.settled {
             self.books.restored(bytes, true);
@@ -150,14 +151,19 @@ impl<C: WordCell + Clone> Core<C> {
     /// The copy to the device could not be queued: the buffer is as spilled as before.
     pub fn copy_in_refused(&mut self, slot: Slot, failure: Failure) {
         let Some(record) = self.records.get_mut(slot) else { return };
-        record.memory = false;
         record.written = false;
-        let (cell, bytes) = (record.cell.clone(), record.bytes);
-        if !record.settled {
-            self.books.give_up(bytes);
+        if let Some(holder) = record.lent.take() {
+            record.room = Some(holder);
+            record.coming = false;
+        } else {
+            record.memory = false;
+            let (cell, bytes) = (record.cell.clone(), record.bytes);
+            if !record.settled {
+                self.books.give_up(bytes);
+            }
+            self.decide(Decision::Free { cell, bytes });
+            self.not_coming(slot);
         }
-        self.decide(Decision::Free { cell, bytes });
-        self.not_coming(slot);
         let waiters = self.records.get(slot).map(|record| record.waiters.clone()).unwrap_or_default();
         for id in waiters {
             self.fail(id, failure.clone());
@@ -201,19 +207,33 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// A launch that was given room without a copy has been queued: the buffer is what it wrote.
     pub fn overwritten(&mut self, slot: Slot, id: RequestId) {
-        let Some(record) = self.records.get_mut(slot).filter(|record| record.room == Some(id)) else {
-            return;
-        };
-        record.room = None;
+        let its = |record: &&mut Record<C>| record.room == Some(id) || record.lent == Some(id);
+        let Some(record) = self.records.get_mut(slot).filter(its) else { return };
+        (record.room, record.lent, record.coming) = (None, None, false);
         let bytes = record.bytes;
         self.take_step(slot, Step::Overwrite, |word| Some(word.with_dirty(true)));
         self.books.restored(bytes, false);
         self.drop_host(slot);
         self.list(slot);
+        self.tell_waiters(slot);
+    }
+
+    /// Whether memory with a launch's claim on it is to get the bytes that were there, for another request.
+    pub fn is_lent(&self, slot: Slot) -> bool {
+        self.records.get(slot).is_some_and(|record| record.lent.is_some())
+    }
+
+    /// Whether a copy to the device that was decided is still to be made: not if a launch has overwritten the whole.
+    pub fn is_copy_in_wanted(&self, slot: Slot) -> bool {
+        let spilled = |record: &Record<C>| record.cell.load().phase() == Phase::Spilled;
+        self.records.get(slot).is_some_and(|record| record.coming && spilled(record))
     }
 
     /// A launch that was given room without a copy will not be queued: the buffer is spilled with its bytes.
     pub fn room_unused(&mut self, slot: Slot, id: RequestId) {
+        if let Some(record) = self.records.get_mut(slot).filter(|record| record.lent == Some(id)) {
+            record.lent = None;
+        }
         let Some(record) = self.records.get_mut(slot).filter(|record| record.room == Some(id)) else {
             return;
         };

@@ -55,6 +55,8 @@ pub struct Record<C> {
     pub coming: bool,
     /// Has device memory with nothing in it, for a launch of this request that will overwrite it whole.
     pub room: Option<RequestId>,
+    /// Had such room to itself, until another request came for the bytes that were there.
+    pub lent: Option<RequestId>,
     /// A launch that holds a pin will write it, though it waits for nothing.
     pub written: bool,
     /// Requests that wait for it to be restored.
@@ -98,6 +100,7 @@ impl<C> Record<C> {
             host: HostCopy::None,
             coming: false,
             room: None,
+            lent: None,
             written: false,
             waiters: Vec::new(),
             spill_waiters: Vec::new(),

@@ -135,7 +135,8 @@ impl<C: WordCell + Clone> Core<C> {
             return false;
         }
         record.waiters.push(id);
-        if record.room.take().is_some() {
+        if let Some(holder) = record.room.take() {
+            record.lent = Some(holder);
             // Another launch was to overwrite it, and this one comes first or beside it: its bytes are needed.
             record.coming = true;
             record.written = true;
