@@ -4,7 +4,7 @@ use super::{
     Cell, Engine, RESTORE, SPILL,
     due::Due,
     jobs::Job,
-    state::{Settling, State},
+    state::State,
     sync::{Mutex, lock},
 };
 use crate::{
@@ -223,7 +223,9 @@ impl Engine {
             if state.lost.is_some() {
                 return Err(Failure::Lost);
             }
-            if state.core.record(slot).is_some_and(|record| record.cell.load().phase() == Phase::Spilled) {
+            state.core.begin_op(slot);
+            let is_behind = state.deferred.iter().any(|(other, _)| *other == slot);
+            if is_behind || cell.load().phase() == Phase::Spilled {
                 state.deferred.push_back((slot, op.clone()));
             } else {
                 self.enter(&mut state, slot, cell, op);
@@ -236,7 +238,6 @@ impl Engine {
     /// Called under the state lock.
     fn enter(&self, state: &mut State, slot: Slot, cell: &Arc<Cell>, op: &Arc<HostOp>) {
         self.track();
-        state.core.begin_op(slot);
         let pinned = cell.load().pins() > 0;
         let lane = if matches!(op.access, Access::Read) { SPILL } else { RESTORE };
         let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), pinned };
@@ -247,11 +248,8 @@ impl Engine {
     pub(super) fn take_up_deferred(&self, state: &mut State) -> bool {
         let mut any = false;
         for (slot, op) in std::mem::take(&mut state.deferred) {
-            let Some(record) = state.core.record(slot) else {
-                op.fail(Failure::Misuse("the buffer was dropped"));
-                continue;
-            };
-            let cell = record.cell.clone();
+            let Some(record) = state.core.record(slot) else { continue };
+            let (cell, is_coming) = (record.cell.clone(), record.coming);
             if cell.load().phase() != Phase::Spilled {
                 self.enter(state, slot, &cell, &op);
                 any = true;
@@ -275,10 +273,15 @@ impl Engine {
                     }
                     (_, None) => {}
                 }
+                state.core.end_op(slot, false);
                 op.finish();
                 any = true;
+            } else if is_coming {
+                state.deferred.push_back((slot, op));
             } else {
+                state.core.end_op(slot, false);
                 op.fail(Failure::Misuse("the contents were discarded while the host used them"));
+                any = true;
             }
         }
         any

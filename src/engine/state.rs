@@ -147,8 +147,9 @@ impl State {
         for waiting in std::mem::take(&mut self.settling) {
             waiting.job.lost(&mut self.core);
         }
-        for (_, op) in std::mem::take(&mut self.deferred) {
+        for (slot, op) in std::mem::take(&mut self.deferred) {
             op.fail(crate::residency::Failure::Lost);
+            self.core.end_op(slot, false);
         }
     }
 }

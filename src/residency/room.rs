@@ -1,7 +1,8 @@
 //! Makes room: admits requests in turn and chooses whom to spill for them, not one more than needed.
 
 use super::{
-    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, RequestId, Slot, Want, WordCell, decision::GrantFor,
+    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, RequestId, Slot, Step, Want, WordCell,
+    decision::GrantFor, record::HostCopy,
 };
 
 enum Admit {
@@ -132,6 +133,14 @@ impl<C: WordCell + Clone> Core<C> {
             self.books.decided = self.books.decided.plus(bytes);
         }
         if phase != Phase::Spilled {
+            return false;
+        }
+        if record.room.is_some() && record.host == HostCopy::None {
+            // Another launch was to overwrite contents that are nobody's: there is nothing to copy for this one.
+            record.room = None;
+            self.take_step(want.slot, Step::Overwrite, |word| Some(word.with_dirty(true)));
+            self.books.restored(bytes, false);
+            self.list(want.slot);
             return false;
         }
         record.waiters.push(id);
