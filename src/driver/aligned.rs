@@ -8,7 +8,7 @@ use std::{
 };
 
 /// How a kernel's arguments are aligned, as [`Arg`](crate::driver::Arg) promises.
-const ALIGN: usize = 64;
+pub(in crate::driver) const ALIGN: usize = 64;
 
 /// An owned run of bytes, aligned for any element type.
 pub(in crate::driver) struct Aligned {

@@ -6,7 +6,9 @@ use super::{
     block::{Block, Lazy, Reach},
     table::Place,
 };
-use crate::driver::{Arg, ArgAccess, DriverError, DriverErrorKind, HostKernel, HostRange, kernel::Body};
+use crate::driver::{
+    Arg, ArgAccess, DriverError, DriverErrorKind, HostKernel, HostRange, aligned::ALIGN, kernel::Body,
+};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, RwLockReadGuard, RwLockWriteGuard},
@@ -146,6 +148,12 @@ enum Guard<'a> {
     Write(RwLockWriteGuard<'a, Lazy>),
 }
 
+/// No bytes, at an aligned address.
+#[repr(align(64))]
+struct Nothing([u8; 0]);
+
+const _: () = assert!(align_of::<Nothing>() == ALIGN);
+
 /// Runs a kernel's body on its arguments, each block locked once for all of them.
 fn launch(body: Body, access: &[ArgAccess], operands: &[Operand]) {
     let mut order: Vec<usize> = (0..operands.len()).filter(|&arg| operands[arg].place.bytes > 0).collect();
@@ -160,11 +168,13 @@ fn launch(body: Body, access: &[ArgAccess], operands: &[Operand]) {
         if writes { first.write(Reach::Part).map(Guard::Write) } else { first.read().map(Guard::Read) }
     };
     let Some(mut guards) = blocks.iter().map(lock).collect::<Option<Vec<_>>>() else { return };
-    let empty = |access: &ArgAccess| match access {
-        ArgAccess::Read => Arg::Read(&[]),
-        ArgAccess::Write => Arg::Write(&mut []),
-    };
-    let mut args: Vec<Arg<'_>> = access.iter().map(empty).collect();
+    // An argument without bytes is aligned as the others are: bodies take them for slices of larger elements.
+    let mut nothing: Vec<Nothing> = access.iter().map(|_| Nothing([])).collect();
+    let mut args: Vec<Arg<'_>> = Vec::with_capacity(access.len());
+    args.extend(access.iter().zip(&mut nothing).map(|(access, nothing)| match access {
+        ArgAccess::Read => Arg::Read(&nothing.0),
+        ArgAccess::Write => Arg::Write(&mut nothing.0),
+    }));
     for (guard, block) in guards.iter_mut().zip(blocks) {
         match guard {
             Guard::Read(bytes) => {
@@ -255,6 +265,18 @@ mod tests {
         });
         launch(body, &access, &operands);
         assert_eq!(block.read()[8..12], [1, 1, 7, 7]);
+    }
+
+    #[test]
+    fn arguments_without_bytes_are_aligned_too() {
+        let none = || Operand { place: Place { base: 0, offset: 0, bytes: 0 }, block: None };
+        let body: Body = Box::new(|args| {
+            for arg in args {
+                let (at, bytes) = (arg.bytes().as_ptr().addr(), arg.bytes().len());
+                assert_eq!((at % 64, bytes), (0, 0));
+            }
+        });
+        launch(body, &[ArgAccess::Read, ArgAccess::Write], &[none(), none()]);
     }
 
     #[test]
