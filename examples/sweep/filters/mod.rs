@@ -7,6 +7,7 @@ mod centres;
 mod edges;
 mod faces;
 mod gradient;
+#[cfg(test)]
 pub mod host;
 mod isosurface;
 mod links;
@@ -16,7 +17,7 @@ mod pass;
 mod shape;
 mod surface;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod threshold;
 mod vector;
 mod volumes;

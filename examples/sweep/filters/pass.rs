@@ -11,6 +11,12 @@ use std::{borrow::Cow, fmt};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ArrayId(Cow<'static, str>);
 
+impl ArrayId {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<&'static str> for ArrayId {
     fn from(name: &'static str) -> ArrayId {
         ArrayId(Cow::Borrowed(name))

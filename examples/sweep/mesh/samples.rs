@@ -62,7 +62,7 @@ fn legacy(version: &str, ids: &str, encoding: Encoding) -> Vec<u8> {
     write!(file, "# vtk DataFile Version {version}\na title\n{format}\nDATASET UNSTRUCTURED_GRID\n").unwrap();
     write!(file, "FIELD FieldData 1\nTIME 1 1 double\n").unwrap();
     legacy_values(&mut file, encoding, "double", &[0.25]);
-    write!(file, "POINTS 12 double\n").unwrap();
+    writeln!(file, "POINTS 12 double").unwrap();
     legacy_values(&mut file, encoding, "double", &POINTS);
     write!(file, "METADATA\nINFORMATION 1\nNAME L2_NORM_RANGE LOCATION vtkDataArray\nDATA 2 0 3 \n\n")
         .unwrap();
@@ -85,18 +85,18 @@ fn legacy(version: &str, ids: &str, encoding: Encoding) -> Vec<u8> {
     legacy_values(&mut file, encoding, "unsigned_char", &[1.0; 6]);
     write!(file, "POINT_DATA 12\nVECTORS speed float\n").unwrap();
     legacy_values(&mut file, encoding, "float", &POINTS);
-    write!(file, "TENSORS stress float\n").unwrap();
+    writeln!(file, "TENSORS stress float").unwrap();
     legacy_values(&mut file, encoding, "float", &[0.5; 108]);
-    write!(file, "TEXTURE_COORDINATES uv 2 float\n").unwrap();
+    writeln!(file, "TEXTURE_COORDINATES uv 2 float").unwrap();
     legacy_values(&mut file, encoding, "float", &[0.5; 24]);
-    write!(file, "GLOBAL_IDS ids vtkIdType\n").unwrap();
+    writeln!(file, "GLOBAL_IDS ids vtkIdType").unwrap();
     legacy_values(&mut file, encoding, "int", &[3.0; 12]);
     write!(file, "FIELD FieldData 3\nlabels 1 2 string\n").unwrap();
     file.extend(if encoding == Encoding::Raw { b"\xc2ab\xc1c\n".as_slice() } else { b"ab\nc\n" });
-    write!(file, "flags 2 12 bit\n").unwrap();
+    writeln!(file, "flags 2 12 bit").unwrap();
     let bits: &[f64] = if encoding == Encoding::Raw { &[0.0; 3] } else { &[1.0; 24] };
     legacy_values(&mut file, encoding, "unsigned_char", bits);
-    write!(file, "radius 1 12 float\n").unwrap();
+    writeln!(file, "radius 1 12 float").unwrap();
     legacy_values(&mut file, encoding, "float", &FIELD);
     file
 }
@@ -157,7 +157,7 @@ impl Xml {
             file.append(&mut self.appended);
             write!(file, "\n</AppendedData>\n").unwrap();
         }
-        write!(file, "</VTKFile>\n").unwrap();
+        writeln!(file, "</VTKFile>").unwrap();
         file
     }
 
