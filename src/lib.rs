@@ -37,3 +37,8 @@ pub use options::{HostMemoryKind, Options};
 pub use report::{HolderInfo, MemoryInfo, PeakScope};
 pub use residency::Policy;
 pub use view::View;
+
+/// The examples of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
