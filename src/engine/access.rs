@@ -1,7 +1,7 @@
 //! Host reads, writes and fills: where the bytes are, and in order with the device's uses.
 
 use super::{
-    Cell, Engine, RESTORE, SPILL,
+    Cell, Engine, HostTier, RESTORE, SPILL,
     due::Due,
     jobs::Job,
     state::State,
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     driver::HostRange,
-    residency::{Bytes, Failure, HostCopy, Phase, Slot, WordCell},
+    residency::{Failure, HostCopy, Phase, Slot, WordCell},
 };
 use event_listener::Event;
 use std::sync::Arc;
@@ -55,8 +55,11 @@ impl HostOp {
         self.end(Progress::Done);
     }
 
-    /// It has failed.
-    pub fn fail(&self, failure: Failure) {
+    /// It has failed. What was to be written is not needed any more, and neither is a place to read to.
+    pub fn fail(&self, failure: Failure, host: &HostTier) {
+        if let Some(block) = self.take_block() {
+            host.give_back(block);
+        }
         self.end(Progress::Failed(failure));
     }
 
@@ -109,7 +112,7 @@ impl Engine {
             }
             return Ok(Started::Done(out));
         }
-        let block = self.stage(bytes)?;
+        let block = self.host_block(bytes)?;
         let op = HostOp::new(Access::Read, offset, bytes, Some(block));
         self.start_on_device(slot, cell, &op)?;
         Ok(Started::Pending(op))
@@ -157,7 +160,7 @@ impl Engine {
         }
         let block = match access {
             Access::Write => {
-                let block = self.stage(bytes)?;
+                let block = self.host_block(bytes)?;
                 block.memory.write(block.offset, from);
                 Some(block)
             }
@@ -201,19 +204,17 @@ impl Engine {
             cell.host().is_none()
         };
         if missing {
-            let Some(block) = self.host.take(&*self.driver, cell.bytes as usize) else {
-                self.change(|core| core.end_hold_without_copy(slot));
-                return Err(Failure::HostOutOfMemory { bytes: Bytes(cell.bytes) });
+            let block = match self.host_block(cell.bytes) {
+                Ok(block) => block,
+                Err(failure) => {
+                    self.change(|core| core.end_hold_without_copy(slot));
+                    return Err(failure);
+                }
             };
             block.memory.fill(block.offset, block.bytes, 0);
             self.give_back_host(cell.replace_host(Some(block)));
         }
         Ok(true)
-    }
-
-    fn stage(&self, bytes: u64) -> Result<HostRange, Failure> {
-        let block = self.host.take(&*self.driver, bytes as usize);
-        block.ok_or(Failure::HostOutOfMemory { bytes: Bytes(bytes) })
     }
 
     /// Queues an operation behind the uses it must follow, and in front of those that come after it.
@@ -274,13 +275,16 @@ impl Engine {
                     (_, None) => {}
                 }
                 state.core.end_op(slot, false);
+                if !matches!(op.access, Access::Read) {
+                    self.give_back_host(op.take_block());
+                }
                 op.finish();
                 any = true;
             } else if is_coming {
                 state.deferred.push_back((slot, op));
             } else {
                 state.core.end_op(slot, false);
-                op.fail(Failure::Misuse("the contents were discarded while the host used them"));
+                op.fail(Failure::Misuse("the contents were discarded while the host used them"), &self.host);
                 any = true;
             }
         }
@@ -325,9 +329,8 @@ impl Engine {
             }
             Err(error) => {
                 let failure = self.failure(error);
-                self.give_back_host(op.take_block());
                 lock(&self.state).core.end_op(slot, false);
-                op.fail(failure);
+                op.fail(failure, &self.host);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What follows when the device has done a numbered piece of work.
 
-use super::{Cell, access::HostOp, free::FreeJob};
+use super::{Cell, HostTier, access::HostOp, free::FreeJob};
 use crate::{
     driver::HostRange,
     residency::{Bytes, Core, Failure, Slot},
@@ -35,12 +35,17 @@ pub enum Due {
 
 impl Due {
     /// The device is lost: it will not come.
-    pub fn lost(self, core: &mut Core<Arc<Cell>>) {
+    pub fn lost(self, core: &mut Core<Arc<Cell>>, host: &HostTier) {
         match self {
             Due::Free(job) => core.left(job.bytes),
             Due::Ordered(bytes) => core.order_passed(bytes),
-            Due::Operation(op) => op.fail(Failure::Lost),
-            Due::CopiedOut { .. } | Due::Arrived(_) | Due::Staged(_) => {}
+            Due::Operation(op) => op.fail(Failure::Lost, host),
+            Due::CopiedOut { slot, token, range, .. } => {
+                host.give_back(range);
+                core.copy_out_refused(slot, token, Failure::Lost);
+            }
+            Due::Staged(range) => host.give_back(range),
+            Due::Arrived(_) => {}
         }
     }
 }

@@ -45,8 +45,13 @@ impl Engine {
         self.push(RELEASE, Job::Free { ptr: job.ptr, bytes: job.bytes });
     }
 
-    /// Notes what follows when a queue has done a number. Called under the state lock.
+    /// Notes what follows when a queue has done a number: never, if the device was lost while that was queued. Called
+    /// under the state lock.
     pub(super) fn when_done(&self, state: &mut State, index: usize, sequence: u64, due: Due) {
+        if state.lost.is_some() {
+            due.lost(&mut state.core, &self.host);
+            return;
+        }
         self.queue(index).need(sequence);
         let number = state.number();
         state.due.insert((index, sequence, number), due);

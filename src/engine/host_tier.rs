@@ -1,7 +1,7 @@
 //! Where host copies live: blocks of one kind, kept for reuse by exact size, up to a limit.
 
 use super::sync::{Mutex, lock};
-use crate::driver::{Driver, HostKind, HostMemory, HostRange};
+use crate::driver::{Driver, DriverError, HostKind, HostMemory, HostRange};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The host memory of one device's host copies and staging.
@@ -39,27 +39,31 @@ impl HostTier {
         self.kind
     }
 
-    /// A block of `bytes`; none if the limit or the host refuses it.
-    pub fn take(&self, driver: &dyn Driver, bytes: usize) -> Option<HostRange> {
+    /// A block of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// The driver's; none of its own if the limit or the host refuses it.
+    pub fn take(&self, driver: &dyn Driver, bytes: usize) -> Result<HostRange, Option<DriverError>> {
         let size = bytes as u64;
         {
             let mut blocks = lock(&self.blocks);
             if let Some(block) = blocks.spare.get_mut(&bytes).and_then(Vec::pop) {
                 blocks.spare_bytes -= size;
                 blocks.used += size;
-                return Some(HostRange::whole(Arc::new(block)));
+                return Ok(HostRange::whole(Arc::new(block)));
             }
             if blocks.used.saturating_add(size) > self.limit {
-                return None;
+                return Err(None);
             }
             blocks.used += size;
         }
         self.make_way();
         let made = match self.kind {
-            HostKind::Ordinary => HostMemory::ordinary(bytes),
-            HostKind::Pinned => driver.allocate_host(bytes).ok(),
+            HostKind::Ordinary => HostMemory::ordinary(bytes).ok_or(None),
+            HostKind::Pinned => driver.allocate_host(bytes).map_err(Some),
         };
-        if made.is_none() {
+        if made.is_err() {
             lock(&self.blocks).used -= size;
         }
         made.map(|block| HostRange::whole(Arc::new(block)))

@@ -1,7 +1,7 @@
 //! Driver calls that decisions ask for. Run by whoever has the lane's turn, with no lock but that.
 
 use super::{
-    COMPUTE, Cell, Engine, RELEASE, RESTORE, SPILL,
+    COMPUTE, Cell, Engine, HostTier, RELEASE, RESTORE, SPILL,
     access::HostOp,
     due::Due,
     free::FreeJob,
@@ -36,7 +36,7 @@ pub enum Job {
 
 impl Job {
     /// The device is lost: it will not be done.
-    pub fn lost(self, core: &mut Core<Arc<Cell>>) {
+    pub fn lost(self, core: &mut Core<Arc<Cell>>, host: &HostTier) {
         match self {
             Job::CopyOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
             Job::CopyIn { slot, lent, .. } => {
@@ -49,7 +49,7 @@ impl Job {
             Job::Trim => core.trimmed(),
             Job::Free { bytes, .. } | Job::FreeInOrder { bytes, .. } => core.left(bytes),
             Job::Host { slot, op, .. } => {
-                op.fail(Failure::Lost);
+                op.fail(Failure::Lost, host);
                 core.end_op(slot, false);
             }
         }
@@ -113,6 +113,15 @@ impl Engine {
         }
     }
 
+    /// Takes a block of host memory.
+    pub(super) fn host_block(&self, bytes: u64) -> Result<HostRange, Failure> {
+        use crate::driver::DriverErrorKind::OutOfMemory;
+        self.host.take(&*self.driver, bytes as usize).map_err(|error| match error {
+            Some(error) if error.kind != OutOfMemory => self.failure(error),
+            _ => Failure::HostOutOfMemory { bytes: Bytes(bytes) },
+        })
+    }
+
     pub(super) fn give_back_host(&self, range: Option<HostRange>) {
         if let Some(range) = range {
             self.host.give_back(range);
@@ -122,7 +131,7 @@ impl Engine {
     /// Runs a job.
     pub(super) fn run(&self, job: Job) {
         if self.flags.has(super::Flags::LOST) {
-            job.lost(&mut lock(&self.state).core);
+            job.lost(&mut lock(&self.state).core, &self.host);
             return;
         }
         match job {
@@ -181,24 +190,24 @@ impl Engine {
 
     fn copy_out(&self, slot: Slot, token: u64, cell: Arc<Cell>) {
         let queue = self.queue(SPILL);
-        let copied = self.host.take(&*self.driver, cell.bytes as usize).map(|range| {
+        let copied = self.host_block(cell.bytes).map(|range| {
             let queued = self
                 .order(queue, &cell, true)
                 .and_then(|()| self.driver.copy_out(queue.id, cell.ptr(), &range));
             (range, queued)
         });
         let failure = match copied {
-            Some((range, Ok(()))) => {
+            Ok((range, Ok(()))) => {
                 let number = self.queued(queue, &cell, false);
                 let mut state = lock(&self.state);
                 self.when_done(&mut state, SPILL, number, Due::CopiedOut { slot, cell, token, range });
                 return;
             }
-            Some((range, Err(error))) => {
+            Ok((range, Err(error))) => {
                 self.host.give_back(range);
                 self.failure(error)
             }
-            None => Failure::HostOutOfMemory { bytes: Bytes(cell.bytes) },
+            Err(failure) => failure,
         };
         lock(&self.state).core.copy_out_refused(slot, token, failure);
     }

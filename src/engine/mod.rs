@@ -90,6 +90,8 @@ pub struct Engine {
     jobs: AtomicU64,
     in_hook: AtomicBool,
     closing: AtomicBool,
+    /// The driver refused a look at the device.
+    look_again: AtomicBool,
 }
 
 impl Engine {
@@ -122,6 +124,7 @@ impl Engine {
             jobs: AtomicU64::new(0),
             in_hook: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            look_again: AtomicBool::new(false),
         })
     }
 
@@ -183,7 +186,7 @@ impl Engine {
             state.lost = Some(cause);
             self.flags.set(Flags::LOST);
             state.core.lose();
-            state.fail_operations();
+            state.fail_operations(&self.host);
         }
         self.pump();
         self.ring();

@@ -146,12 +146,13 @@ impl Engine {
 
     fn look(&self) -> bool {
         let mut came = false;
+        self.look_again.store(false, Ordering::SeqCst);
         for queue in self.queues() {
-            match queue.poll(&*self.driver) {
-                Ok(further) => came |= further,
-                Err(error) => {
-                    self.failure(error);
-                }
+            let (further, looked) = queue.poll(&*self.driver);
+            came |= further;
+            if let Err(error) = looked {
+                self.look_again.store(true, Ordering::SeqCst);
+                self.failure(error);
             }
         }
         came |= self.follow_up();
@@ -252,7 +253,8 @@ impl Engine {
         let deadline = state.deadlines.values().min().copied();
         let stall = state.stalled.map(|(_, since)| since + self.settings.stall_after);
         let look = (state.core.gate_is_up() && stall.is_none()).then_some(now + Duration::from_millis(1));
-        let retry = (!state.refused_frees.is_empty()).then_some(now + Duration::from_millis(1));
+        let refused = !state.refused_frees.is_empty() || self.look_again.load(Ordering::SeqCst);
+        let retry = refused.then_some(now + Duration::from_millis(1));
         [deadline, stall, look, retry]
             .into_iter()
             .flatten()

@@ -149,22 +149,24 @@ impl Queue {
     }
 
     /// Looks how far the device has come; true if further than before. Records the fences that could not be before.
-    pub fn poll(&self, driver: &dyn Driver) -> Result<bool> {
+    /// After a refusal it is to be looked at again.
+    pub fn poll(&self, driver: &dyn Driver) -> (bool, Result<()>) {
         let needed = lock(&self.marks).needed;
+        let mut result = Ok(());
         if needed > self.done() && self.mark(needed).is_none() && self.queued() >= needed {
-            // A refusal now is tried again at the next look.
-            if let Err(error) = self.fence(driver, needed)
-                && error.kind == crate::driver::DriverErrorKind::Lost
-            {
-                return Err(error);
-            }
+            result = self.fence(driver, needed).map(|_| ());
         }
         let mut came = false;
         loop {
             let head = lock(&self.marks).recorded.front().map(|mark| (mark.covers, mark.fence));
             let Some((covers, fence)) = head else { break };
-            if !driver.is_passed(fence)? {
-                break;
+            match driver.is_passed(fence) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
             }
             let mut marks = lock(&self.marks);
             if marks.recorded.front().is_some_and(|mark| mark.fence == fence)
@@ -175,7 +177,7 @@ impl Queue {
                 came = true;
             }
         }
-        Ok(came)
+        (came, result)
     }
 
     /// `fence` of this queue was handed to another queue to wait for; it passes it with number `sequence`.

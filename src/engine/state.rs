@@ -1,6 +1,6 @@
 //! What the state lock guards: the core, and what stands between its decisions and the driver's completions.
 
-use super::{Cell, Owner, Settings, access::HostOp, due::Due, jobs::Job};
+use super::{Cell, HostTier, Owner, Settings, access::HostOp, due::Due, jobs::Job};
 use crate::{
     driver::DriverError,
     residency::{Bytes, Core, RequestId, Slot},
@@ -140,16 +140,19 @@ impl State {
     }
 
     /// The device is lost: what the host waits for of it fails.
-    pub(super) fn fail_operations(&mut self) {
+    pub(super) fn fail_operations(&mut self, host: &HostTier) {
         for (_, due) in std::mem::take(&mut self.due) {
-            due.lost(&mut self.core);
+            due.lost(&mut self.core, host);
         }
         for waiting in std::mem::take(&mut self.settling) {
-            waiting.job.lost(&mut self.core);
+            waiting.job.lost(&mut self.core, host);
         }
         for (slot, op) in std::mem::take(&mut self.deferred) {
-            op.fail(crate::residency::Failure::Lost);
+            op.fail(crate::residency::Failure::Lost, host);
             self.core.end_op(slot, false);
+        }
+        for job in std::mem::take(&mut self.refused_frees) {
+            job.lost(&mut self.core, host);
         }
     }
 }

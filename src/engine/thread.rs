@@ -32,7 +32,12 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.engine.closing.store(true, Ordering::SeqCst);
         if self.engine.driver.caps().computed_clock {
-            while !self.engine.is_quiet() && (self.engine.turn() || self.engine.driver.advance()) {}
+            let engine = &self.engine;
+            while !engine.is_quiet()
+                && (engine.turn()
+                    || engine.driver.advance()
+                    || engine.look_again.load(Ordering::SeqCst) && engine.lost().is_none())
+            {}
         } else {
             self.engine.driver.unpark();
         }

@@ -261,6 +261,7 @@ impl<C: WordCell + Clone> Core<C> {
                 for id in waiters {
                     self.fail(id, failure.clone());
                 }
+                self.finish_drop(slot);
             }
         }
     }
