@@ -33,7 +33,7 @@ impl Lane {
     pub fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
         match self.turn.try_lock() {
             Ok(turn) => Some(turn),
-            #[cfg(not(loom))]
+            #[cfg(not(model))]
             Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(_) => None,
         }

@@ -15,6 +15,8 @@ mod hand_out;
 mod host_tier;
 mod jobs;
 mod lane;
+#[cfg(all(test, model))]
+mod models;
 mod order;
 mod pump;
 mod queue;

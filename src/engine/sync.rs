@@ -1,12 +1,12 @@
 //! Atomics and locks, or their models: every other file of the engine takes them from here.
 
-#[cfg(not(loom))]
+#[cfg(not(model))]
 pub use std::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
-#[cfg(loom)]
+#[cfg(model)]
 pub use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},

@@ -18,7 +18,7 @@ impl Owner {
     pub fn new(engine: Engine) -> std::io::Result<Arc<Owner>> {
         let engine = Arc::new(engine);
         if !engine.driver.caps().computed_clock {
-            let engine = engine.clone();
+            let engine: Arc<Engine> = engine.clone();
             std::thread::Builder::new()
                 .name(format!("tack {}", engine.settings.name))
                 .spawn(move || engine.tend())?;
@@ -46,7 +46,7 @@ impl Drop for Owner {
 
 impl Engine {
     /// The device's thread: looks how far the device has come, does what follows, rests.
-    fn tend(&self) {
+    pub(super) fn tend(&self) {
         loop {
             if !self.turn_after_others() {
                 if self.closing.load(Ordering::SeqCst) && (self.is_quiet() || self.lost().is_some()) {
