@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     driver::{
-        Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKind, HostMemory, HostRange,
-        QueueId, QueueRole, Result, cpu::Cpu,
+        Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKind, HostMemory,
+        HostRange, QueueId, QueueRole, Result, cpu::Cpu,
     },
     residency::{Ask, Bytes, Phase, Policy, Want, WordCell},
 };
@@ -157,7 +157,7 @@ fn use_once(owner: &Arc<Owner>, cell: &Arc<Cell>) {
     let want = Want { slot: cell.slot(), writes: true, overwrites: false };
     let mut wait = Wait::new(owner, Ask::Uses(vec![want]), owner.engine.stamp(), None);
     block_on(poll_fn(|cx| wait.poll(cx))).expect("the buffer");
-    owner.engine.end_request(wait.into_id(), true);
+    owner.engine.end_request(wait.into_id());
     assert!(cell.load().phase() != Phase::Spilled, "a pinned buffer was spilled");
     unpin(owner, cell);
 }
@@ -173,7 +173,9 @@ fn warm(owner: &Arc<Owner>, cell: &Arc<Cell>) -> bool {
     if owner.engine.flags.has(Flags::GATE) || cell.try_pin(owner.engine.stamp(), true).is_err() {
         return false;
     }
-    drop(owner.engine.begin_submit(super::COMPUTE, std::iter::once((cell, true))).expect("the device is well"));
+    drop(
+        owner.engine.begin_submit(super::COMPUTE, std::iter::once((cell, true))).expect("the device is well"),
+    );
     assert!(cell.load().phase() != Phase::Spilled, "a pinned buffer was spilled");
     unpin(owner, cell);
     true
