@@ -104,7 +104,7 @@ impl Device {
     #[track_caller]
     pub fn prepare<'a, U: AsRef<[Use<'a>]> + Unpin>(&'a self, uses: U) -> Result<Launch<'a, U>> {
         let mut launch = self.0.prepare(uses).wait()?;
-        launch.make_known();
+        launch.hold(None, std::panic::Location::caller());
         Ok(launch)
     }
 

@@ -220,9 +220,9 @@ impl<'a, U: AsRef<[Use<'a>]> + Unpin> Steps for Prepare<'a, U> {
             request = Some(ready!(self.poll_engine(cx, patience))?);
         }
         let Some(uses) = self.uses.take() else { return Poll::Pending };
-        let mut launch = Launch { device, uses, queue: COMPUTE, request, holder: None, place: self.place };
-        if launch.request.is_some() {
-            launch.make_known();
+        let mut launch = Launch { device, uses, queue: COMPUTE, held: None };
+        if let Some(request) = request {
+            launch.hold(Some(request), self.place);
         }
         Poll::Ready(Ok(launch))
     }
@@ -253,10 +253,16 @@ pub struct Launch<'a, U: AsRef<[Use<'a>]>> {
     device: &'a Device,
     uses: U,
     queue: usize,
-    /// The engine's request, of a launch that needed the engine.
+    held: Option<Box<Held>>,
+}
+
+/// What the engine knows of a launch: kept apart, since few launches have it and all are moved about.
+#[derive(Debug)]
+struct Held {
+    /// The request of a launch that needed the engine.
     request: Option<RequestId>,
-    holder: Option<u64>,
-    place: &'static Location<'static>,
+    /// Its entry among those that hold pins.
+    holder: u64,
 }
 
 impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
@@ -290,7 +296,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
             .map_err(|failure| Error::from_failure(self.device, "submit", failure))?;
         let run = Run { device: self.device, uses: self.uses.as_ref(), queue: self.queue };
         let result = queue(&run);
-        if let Some(request) = self.request.filter(|_| result.is_ok()) {
+        if let Some(request) = self.held.as_ref().and_then(|held| held.request).filter(|_| result.is_ok()) {
             engine.overwritten(request);
         }
         drop(submitting);
@@ -299,36 +305,35 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
 
     /// Makes it known who holds the pins, for the report of a stall.
     #[cold]
-    pub(crate) fn make_known(&mut self) {
-        if self.holder.is_none() {
-            let uses = self.uses.as_ref();
-            let holder = Holder {
-                what: "launch",
-                place: self.place,
-                thread: std::thread::current().id(),
-                bytes: uses.iter().map(|used| used.cell().bytes).sum(),
-                tag: uses.first().and_then(|used| used.cell().tag.clone()),
-            };
-            self.holder = Some(self.device.engine().add_holder(holder));
+    pub(crate) fn hold(&mut self, request: Option<RequestId>, place: &'static Location<'static>) {
+        if self.held.is_some() {
+            return;
         }
+        let uses = self.uses.as_ref();
+        let holder = self.device.engine().add_holder(Holder {
+            what: "launch",
+            place,
+            thread: std::thread::current().id(),
+            bytes: uses.iter().map(|used| used.cell().bytes).sum(),
+            tag: uses.first().and_then(|used| used.cell().tag.clone()),
+        });
+        self.held = Some(Box::new(Held { request, holder }));
     }
 
     #[cold]
-    fn end_request(&mut self) {
-        if let Some(request) = self.request.take() {
+    fn let_go(&self, held: &Held) {
+        if let Some(request) = held.request {
             self.device.engine().end_request(request);
         }
+        self.device.engine().remove_holder(held.holder);
     }
 }
 
 impl<'a, U: AsRef<[Use<'a>]>> Drop for Launch<'a, U> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.request.is_some() {
-            self.end_request();
-        }
-        if let Some(holder) = self.holder {
-            self.device.engine().remove_holder(holder);
+        if let Some(held) = self.held.take() {
+            self.let_go(&held);
         }
         self.uses.as_ref().iter().for_each(|used| unpin(self.device, used.cell()));
     }

@@ -183,10 +183,13 @@ fn warm(owner: &Arc<Owner>, cell: &Arc<Cell>) -> bool {
 
 fn model(check: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Three threads and the whole engine: one preemption at every place takes seconds, two take an hour. The variable
-    // `LOOM_MAX_PREEMPTIONS` asks for more.
-    builder.preemption_bound = builder.preemption_bound.or(Some(1));
+    // Three threads and the whole engine have too many interleavings to go through in a build: a minute of them a
+    // model, in loom's order, which is the same each time. `LOOM_MAX_DURATION` (seconds) and `LOOM_MAX_PREEMPTIONS` ask
+    // for more.
+    builder.preemption_bound = builder.preemption_bound.or(Some(2));
+    builder.max_duration = builder.max_duration.or(Some(Duration::from_secs(60)));
     builder.max_branches = 100_000;
+    builder.log = false;
     builder.check(check);
 }
 

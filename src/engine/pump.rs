@@ -91,11 +91,15 @@ impl Engine {
         }
     }
 
+    fn is_settled(&self, begun: &[(usize, u64)]) -> bool {
+        begun.iter().all(|&(index, number)| self.queue(index).is_settled(number))
+    }
+
     /// Hands jobs on whose launches have been queued.
     fn settle(&self, state: &mut State) {
         let mut kept = std::collections::VecDeque::new();
         while let Some(waiting) = state.settling.pop_front() {
-            if waiting.begun.iter().all(|&(index, number)| self.queue(index).queued() >= number) {
+            if self.is_settled(&waiting.begun) {
                 self.push(waiting.lane, waiting.job);
             } else {
                 kept.push_back(waiting);
@@ -127,7 +131,10 @@ impl Engine {
 
     fn has_due(&self) -> bool {
         let state = lock(&self.state);
-        !state.due.is_empty() || !state.deadlines.is_empty() || state.core.gate_is_up()
+        !state.due.is_empty()
+            || !state.settling.is_empty()
+            || !state.deadlines.is_empty()
+            || state.core.gate_is_up()
     }
 
     /// Looks how far the device has come, and does what follows; true if anything did. Leaves that to whoever is at it
@@ -188,6 +195,7 @@ impl Engine {
             self.push(RELEASE, job);
             any = true;
         }
+        any |= state.settling.iter().any(|waiting| self.is_settled(&waiting.begun));
         any | self.fail_late(&mut state)
     }
 
@@ -255,7 +263,8 @@ impl Engine {
         let look = (state.core.gate_is_up() && stall.is_none()).then_some(now + Duration::from_millis(1));
         let refused = !state.refused_frees.is_empty() || self.look_again.load(Ordering::SeqCst);
         let retry = refused.then_some(now + Duration::from_millis(1));
-        [deadline, stall, look, retry]
+        let settle = (!state.settling.is_empty()).then_some(now + Duration::from_micros(50));
+        [deadline, stall, look, retry, settle]
             .into_iter()
             .flatten()
             .min()

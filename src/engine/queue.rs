@@ -1,9 +1,9 @@
 //! One of a device's queues as the engine sees it: how far the host has queued work, how far the device has come,
 //! and the fences between.
 
-use super::sync::{AtomicU64, Mutex, Ordering, lock};
+use super::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::driver::{Driver, Fence, QueueId, Result};
-use std::collections::VecDeque;
+use std::{cell::Cell, collections::VecDeque};
 
 /// The most queues of a device: compute, spill, restore, release, and four further compute queues.
 pub const QUEUES: usize = 8;
@@ -25,6 +25,7 @@ pub struct Queue {
     pub id: QueueId,
     /// Its place among the device's queues.
     pub index: usize,
+    places: [Place; PLACES],
     begun: AtomicU64,
     queued: AtomicU64,
     done: AtomicU64,
@@ -32,6 +33,30 @@ pub struct Queue {
     waited: [AtomicU64; QUEUES],
     submit: Mutex<()>,
     marks: Mutex<Marks>,
+}
+
+/// Taken by a thread that queues a launch while uses are not noted. Threads share no cache line here.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Place(AtomicU32);
+
+const PLACES: usize = if cfg!(model) { 2 } else { 16 };
+
+thread_local! {
+    static OWN_PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// The calling thread's place: threads that come after many others share one.
+#[inline]
+fn own_place() -> usize {
+    let own = OWN_PLACE.get();
+    if own != usize::MAX {
+        return own;
+    }
+    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let own = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % PLACES;
+    OWN_PLACE.set(own);
+    own
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +81,7 @@ impl Queue {
         Queue {
             id,
             index,
+            places: std::array::from_fn(|_| Place(AtomicU32::new(0))),
             begun: AtomicU64::new(0),
             queued: AtomicU64::new(0),
             done: AtomicU64::new(0),
@@ -64,6 +90,27 @@ impl Queue {
             submit: Mutex::new(()),
             marks: Mutex::new(Marks::default()),
         }
+    }
+
+    /// Someone is about to queue a launch whose uses are not noted: one atomic operation, after which the flags are
+    /// read. None if the place is taken, by a thread that shares it or by a launch this one is queued within.
+    #[inline]
+    pub fn enter(&self) -> Option<usize> {
+        let place = own_place();
+        let taken = self.places[place].0.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed);
+        taken.is_ok().then_some(place)
+    }
+
+    /// The launch is queued, or was not.
+    #[inline]
+    pub fn leave(&self, place: usize) {
+        self.places[place].0.store(0, Ordering::Release);
+    }
+
+    /// Whether every launch that had begun before the flags said that uses are noted is queued, and those that were
+    /// the `begun`-th and before.
+    pub fn is_settled(&self, begun: u64) -> bool {
+        self.queued() >= begun && self.places.iter().all(|place| place.0.load(Ordering::SeqCst) == 0)
     }
 
     /// Someone is about to queue work.
@@ -104,9 +151,9 @@ impl Queue {
         self.base.load(Ordering::Acquire)
     }
 
-    /// Sets [`base`](Queue::base) to cover all that is queued so far.
+    /// Sets [`base`](Queue::base) to cover all that is queued so far, numbered or not.
     pub fn rebase(&self) {
-        self.base.fetch_max(self.queued(), Ordering::AcqRel);
+        self.base.fetch_max(self.number(), Ordering::AcqRel);
     }
 
     /// How far this queue already waits for another.

@@ -19,6 +19,8 @@ pub struct Submitting<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> {
     engine: &'e Engine,
     queue: &'e Queue,
     uses: U,
+    /// The place taken on the queue, if uses were not noted when this began.
+    place: Option<usize>,
     _ordering: Option<Ordering<'e>>,
 }
 
@@ -45,21 +47,37 @@ impl Engine {
         U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone,
     {
         let queue = self.queue(index);
-        queue.begin();
-        let mut ordering = None;
-        if self.flags.has(Flags::TRACK | Flags::LOST | Flags::MULTI) {
-            match self.order_launch(queue, uses.clone()) {
-                Ok(turn) => ordering = turn,
-                Err(failure) => {
-                    queue.end();
-                    return Err(failure);
-                }
-            }
+        let place = queue.enter();
+        if place.is_some() && !self.flags.has(Flags::TRACK | Flags::LOST | Flags::MULTI) {
+            return Ok(Submitting { engine: self, queue, uses, place, _ordering: None });
         }
-        Ok(Submitting { engine: self, queue, uses, _ordering: ordering })
+        self.begin_numbered(queue, place, uses)
     }
 
+    /// Starts to queue a launch whose uses are noted.
     #[cold]
+    fn begin_numbered<'e, U>(
+        &'e self,
+        queue: &'e Queue,
+        place: Option<usize>,
+        uses: U,
+    ) -> Result<Submitting<'e, U>, Failure>
+    where
+        U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone,
+    {
+        queue.begin();
+        if let Some(place) = place {
+            queue.leave(place);
+        }
+        match self.order_launch(queue, uses.clone()) {
+            Ok(ordering) => Ok(Submitting { engine: self, queue, uses, place: None, _ordering: ordering }),
+            Err(failure) => {
+                queue.end();
+                Err(failure)
+            }
+        }
+    }
+
     fn order_launch<'e, U>(&'e self, queue: &Queue, uses: U) -> Result<Option<Ordering<'e>>, Failure>
     where
         U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone,
@@ -97,8 +115,20 @@ impl Engine {
             cell.note_use(queue.index, number, writes);
         }
         self.mark(queue, number);
-        if self.flags.has(Flags::SETTLE) {
-            self.pump();
+    }
+}
+
+impl<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> Submitting<'e, U> {
+    /// Notes the uses, if that was asked for meanwhile, and has whoever waits for this launch go on.
+    #[cold]
+    fn end_noted(&self) {
+        let number = if self.place.is_some() { self.queue.number() } else { self.queue.end() };
+        self.engine.note_launch(self.queue, number, self.uses.clone());
+        if let Some(place) = self.place {
+            self.queue.leave(place);
+        }
+        if self.engine.flags.has(Flags::SETTLE) {
+            self.engine.pump();
         }
     }
 }
@@ -106,9 +136,10 @@ impl Engine {
 impl<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> Drop for Submitting<'e, U> {
     #[inline]
     fn drop(&mut self) {
-        let number = self.queue.end();
-        if self.engine.flags.has(Flags::TRACK | Flags::SETTLE) {
-            self.engine.note_launch(self.queue, number, self.uses.clone());
+        match self.place {
+            // Whoever set a flag after this look finds the launch queued; the device's thread looks at the place again.
+            Some(place) if !self.engine.flags.has(Flags::TRACK | Flags::SETTLE) => self.queue.leave(place),
+            _ => self.end_noted(),
         }
     }
 }

@@ -217,7 +217,7 @@ impl IdleWait {
     /// Waits until all that was queued at the first poll is done, and what followed from it.
     pub fn poll(&mut self, engine: &Engine, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         if self.until.is_none() {
-            let until: Vec<_> = engine.queues().map(|queue| (queue.index, queue.queued())).collect();
+            let until: Vec<_> = engine.queues().map(|queue| (queue.index, queue.number())).collect();
             for &(index, number) in &until {
                 engine.queue(index).need(number);
             }
@@ -297,11 +297,15 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         }
     }
     let _leave = Leave(BLOCKING.replace(true));
+    let mut future = pin!(future);
+    // Nearly every call is over at its first poll, and then needs no waker.
+    if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        return output;
+    }
     let parker =
         Arc::new(Parker { thread: std::thread::current(), woken: std::sync::atomic::AtomicBool::new(false) });
     let waker = Waker::from(parker.clone());
     let mut cx = Context::from_waker(&waker);
-    let mut future = pin!(future);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
             return output;
