@@ -165,7 +165,7 @@ impl Error {
             Failure::Lost => {
                 error.0.source = device.engine().lost().map(|lost| Arc::new(lost) as _);
             }
-            Failure::Stalled { .. } => error.0.holders = device.pin_holders(),
+            Failure::Stalled { .. } => error.0.holders = device.all_pin_holders(),
             Failure::Misuse(_) | Failure::TimedOut => {}
             _ => {
                 error.0.ledger = Some(device.memory_info());

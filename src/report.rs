@@ -137,7 +137,7 @@ impl fmt::Display for HolderInfo {
 pub(crate) struct Stays {
     pub(crate) exported: bool,
     pub(crate) fixed: bool,
-    pinned: bool,
+    pub(crate) pinned: bool,
     foreign: bool,
 }
 
@@ -280,6 +280,18 @@ impl Device {
             .collect();
         holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
         holders.truncate(most);
+        holders
+    }
+
+    /// Who holds pins: guards and launches with their places, and the tags of what is pinned besides, since a launch
+    /// whose buffers were all resident tells no one of itself.
+    pub(crate) fn all_pin_holders(&self) -> Vec<HolderInfo> {
+        let mut holders = self.pin_holders();
+        let known: u64 = holders.iter().map(|holder| holder.bytes).sum();
+        let pinned = self.largest(8, |stays| stays.pinned);
+        if pinned.iter().map(|holder| holder.bytes).sum::<u64>() > known {
+            holders.extend(pinned);
+        }
         holders
     }
 
