@@ -7,7 +7,7 @@ use super::{
     state::{Settling, State},
     sync::{Ordering, lock},
 };
-use crate::residency::{Failure, Outcome, WordCell};
+use crate::residency::{Failure, WordCell};
 use std::{sync::Arc, time::Duration};
 
 impl Engine {
@@ -269,15 +269,5 @@ impl Engine {
             .flatten()
             .min()
             .map_or(Duration::from_secs(3600), |at| at.saturating_sub(now).max(Duration::from_micros(50)))
-    }
-
-    /// Whether a request waits in vain: for pins alone.
-    pub(crate) fn is_stalled(&self, id: crate::residency::RequestId) -> bool {
-        let state = lock(&self.state);
-        state.core.stalled() == Some(id)
-            && state
-                .core
-                .request(id)
-                .is_some_and(|request| matches!(request.outcome, Outcome::Queued | Outcome::Admitted))
     }
 }

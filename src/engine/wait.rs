@@ -6,7 +6,7 @@ use super::{
     state::Spec,
     sync::{Ordering, lock},
 };
-use crate::residency::{Ask, Failure, Outcome, RequestId};
+use crate::residency::{Ask, Failure, Outcome, RequestId, WordCell};
 use event_listener::{Event, EventListener};
 use std::{
     cell::Cell as StdCell,
@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
     thread::Thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 thread_local! {
@@ -26,12 +26,18 @@ thread_local! {
 #[derive(Debug, Default)]
 struct Watch {
     listener: Option<EventListener>,
+    /// How much had happened on the device at the last poll.
     seen: Option<u64>,
+    /// The last poll left it to others to do something.
+    rested: bool,
+    /// Rounds in which nobody had anything to do, and since when.
     fruitless: u32,
+    since: Option<Instant>,
 }
 
-/// On a computed clock, how many rounds without any change say that only the clock can help.
-const FRUITLESS: u32 = 1000;
+/// On a computed clock, how many rounds without any change, and for how long of the host's own time, say that only
+/// the clock can help. Threads that hold what is waited for may not be running.
+const FRUITLESS: (u32, Duration) = (1000, Duration::from_millis(250));
 
 impl Watch {
     fn poll<T>(
@@ -67,22 +73,34 @@ impl Watch {
         let now = engine.activity.load(Ordering::Relaxed);
         if self.seen != Some(now) {
             self.seen = Some(now);
+            self.rested = false;
+            self.start_over();
+        }
+        if !self.rested {
+            self.rested = true;
             return false;
         }
-        self.seen = None;
+        self.rested = false;
         if engine.turn() || engine.driver.advance() {
             engine.turn();
-            self.fruitless = 0;
+            self.start_over();
             return true;
         }
         self.fruitless += 1;
-        if self.fruitless >= FRUITLESS {
-            self.fruitless = 0;
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if self.fruitless >= FRUITLESS.0 && since.elapsed() >= FRUITLESS.1 {
+            self.start_over();
             engine.turn();
             engine.driver.charge(engine.settings.stall_after + Duration::from_nanos(1));
             engine.turn();
         }
+        std::thread::yield_now();
         false
+    }
+
+    fn start_over(&mut self) {
+        self.fruitless = 0;
+        self.since = None;
     }
 }
 
@@ -135,7 +153,7 @@ impl Wait {
                     Some((Outcome::Done, _)) => return Some(Ok(id)),
                     Some((Outcome::Failed(failure), _)) => return Some(Err(failure)),
                     Some((Outcome::AskHook, bytes)) => engine.run_hook(id, bytes),
-                    Some(_) if BLOCKING.get() && engine.is_held_by_caller() && engine.is_stalled(id) => {
+                    Some(_) if BLOCKING.get() && engine.waits_for_caller(id) => {
                         let mut state = lock(&engine.state);
                         let bytes = state.core.request(id).map(|request| request.bytes).unwrap_or_default();
                         state.core.fail(id, Failure::Stalled { bytes });
@@ -237,10 +255,19 @@ impl IdleWait {
 }
 
 impl Engine {
-    /// Whether the calling thread holds pins that it is known for.
-    fn is_held_by_caller(&self) -> bool {
+    /// Whether a request waits in vain for as long as the calling thread does: for pins alone, of which that thread
+    /// holds some; or behind a request that does, if it holds all of them.
+    fn waits_for_caller(&self, id: RequestId) -> bool {
         let thread = std::thread::current().id();
-        lock(&self.state).holders.values().any(|holder| holder.thread == thread)
+        let state = lock(&self.state);
+        let mine = || state.holders.values().filter(|holder| holder.thread == thread);
+        if mine().next().is_none() || state.core.request(id).is_none_or(|request| !request.is_waiting()) {
+            return false;
+        }
+        let Some(first) = state.core.stalled() else { return false };
+        let held: u64 = mine().map(|holder| holder.bytes).sum();
+        let pinned = state.core.records().filter(|(_, record)| record.cell.load().pins() > 0);
+        first == id || pinned.map(|(_, record)| record.cell.bytes).sum::<u64>() <= held
     }
 
     /// A launch's work is queued, and what it overwrites whole is what it wrote. Called before the launch's number is
