@@ -283,8 +283,12 @@ impl Engine {
             Err(error) => {
                 let failure = self.failure(error);
                 let mut state = lock(&self.state);
-                state.specs.insert(id, spec);
+                // Whoever asked may have gone meanwhile. What the spec holds is dropped once the lock is given up.
+                let unused =
+                    if state.core.request(id).is_some() { state.specs.insert(id, spec) } else { Some(spec) };
                 state.core.refused(grant.clone(), failure);
+                drop(state);
+                drop(unused);
             }
         }
     }
