@@ -1,5 +1,6 @@
 //! Host reads, writes and fills: where the bytes are, and in order with the device's uses.
 
+use super::sync::Event;
 use super::{
     Cell, Engine, HostTier, RESTORE, SPILL,
     due::Due,
@@ -11,7 +12,6 @@ use crate::{
     driver::HostRange,
     residency::{Failure, HostCopy, Phase, Slot, WordCell},
 };
-use event_listener::Event;
 use std::sync::Arc;
 
 /// What the host does with a part of a buffer.

@@ -15,6 +15,8 @@ mod hand_out;
 mod host_tier;
 mod jobs;
 mod lane;
+#[cfg(model)]
+mod model_event;
 #[cfg(all(test, model))]
 mod models;
 mod order;
@@ -43,7 +45,6 @@ use crate::{
     driver::{Driver, DriverError, QueueId, QueueRole},
     residency::{Bytes, Failure, RequestId, STAMP_MAX},
 };
-use event_listener::Event;
 use lane::Lane;
 use queue::{Queue, RELEASE, RESTORE, SPILL};
 use state::State;
@@ -52,6 +53,7 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
+use sync::Event;
 use sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 
 /// What is called when memory is short, before anything is spilled or refused.

@@ -1,11 +1,11 @@
 //! What the state lock guards: the core, and what stands between its decisions and the driver's completions.
 
+use super::sync::Event;
 use super::{Cell, HostTier, Owner, Settings, access::HostOp, due::Due, jobs::Job};
 use crate::{
     driver::DriverError,
     residency::{Bytes, Core, RequestId, Slot},
 };
-use event_listener::Event;
 use std::{
     collections::{BTreeMap, VecDeque},
     panic::Location,

@@ -1,12 +1,12 @@
 //! What happens around a launch's closure: order before it, numbers after it.
 
+use super::sync::Listener;
 use super::{
     Cell, Engine, Flags,
     queue::Queue,
     sync::{MutexGuard, lock},
 };
 use crate::residency::{Failure, WordCell};
-use event_listener::Listener;
 use std::{cell::Cell as StdCell, sync::Arc, time::Duration};
 
 thread_local! {

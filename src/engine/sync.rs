@@ -12,6 +12,12 @@ pub use loom::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
+#[cfg(not(model))]
+pub use event_listener::{Event, EventListener, Listener};
+
+#[cfg(model)]
+pub use super::model_event::{Event, EventListener, Listener};
+
 /// Locks, whether or not another holder panicked: every change under these locks is whole before anything can panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)

@@ -1,5 +1,6 @@
 //! Waits: a request's future, and the one way to wait for any of the crate's futures without a runtime.
 
+use super::sync::{Event, EventListener};
 use super::{
     Cell, Engine, Owner,
     access::HostOp,
@@ -7,7 +8,6 @@ use super::{
     sync::{Ordering, lock},
 };
 use crate::residency::{Ask, Failure, Outcome, RequestId, WordCell};
-use event_listener::{Event, EventListener};
 use std::{
     cell::Cell as StdCell,
     future::Future,

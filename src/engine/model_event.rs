@@ -1,0 +1,80 @@
+//! A model of the event that waits and wake-ups go through: the same calls, on locks that loom sees. The real one holds
+//! a lock of its own while it wakes, which loom cannot look into.
+
+use super::sync::{Mutex, lock};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// Something to wait for.
+#[derive(Debug)]
+pub struct Event(Mutex<Vec<Arc<Mutex<Entry>>>>);
+
+#[derive(Debug, Default)]
+struct Entry {
+    is_notified: bool,
+    waker: Option<Waker>,
+}
+
+impl Event {
+    /// One that no one waits for.
+    pub fn new() -> Event {
+        Event(Mutex::new(Vec::new()))
+    }
+
+    /// Starts to listen.
+    pub fn listen(&self) -> EventListener {
+        let entry = Arc::new(Mutex::new(Entry::default()));
+        lock(&self.0).push(entry.clone());
+        EventListener(entry)
+    }
+
+    /// Wakes all that listen.
+    pub fn notify(&self, _: usize) {
+        let entries = std::mem::take(&mut *lock(&self.0));
+        for entry in entries {
+            let waker = {
+                let mut entry = lock(&entry);
+                entry.is_notified = true;
+                entry.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// Ready once the event was notified.
+#[derive(Debug)]
+pub struct EventListener(Arc<Mutex<Entry>>);
+
+impl Future for EventListener {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut entry = lock(&self.0);
+        if entry.is_notified {
+            return Poll::Ready(());
+        }
+        entry.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// The waiting twin.
+pub trait Listener {
+    /// Gives others a turn.
+    fn wait_timeout(self, patience: Duration) -> Option<()>;
+}
+
+impl Listener for EventListener {
+    fn wait_timeout(self, _: Duration) -> Option<()> {
+        loom::thread::yield_now();
+        None
+    }
+}
