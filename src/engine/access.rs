@@ -225,7 +225,8 @@ impl Engine {
                 return Err(Failure::Lost);
             }
             state.core.begin_op(slot);
-            let is_behind = state.deferred.iter().any(|(other, _)| *other == slot);
+            let is_behind =
+                state.in_lane.contains(&slot) || state.deferred.iter().any(|(other, _)| *other == slot);
             if is_behind || cell.load().phase() == Phase::Spilled {
                 state.deferred.push_back((slot, op.clone()));
             } else {
@@ -242,6 +243,7 @@ impl Engine {
         let pinned = cell.load().pins() > 0;
         let lane = if matches!(op.access, Access::Read) { SPILL } else { RESTORE };
         let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), pinned };
+        state.in_lane.insert(slot);
         self.push_settled(state, cell, lane, job);
     }
 
@@ -251,7 +253,9 @@ impl Engine {
         for (slot, op) in std::mem::take(&mut state.deferred) {
             let Some(record) = state.core.record(slot) else { continue };
             let (cell, is_coming) = (record.cell.clone(), record.coming);
-            if cell.load().phase() != Phase::Spilled {
+            if state.in_lane.contains(&slot) {
+                state.deferred.push_back((slot, op));
+            } else if cell.load().phase() != Phase::Spilled {
                 self.enter(state, slot, &cell, &op);
                 any = true;
             } else if state.core.is_coming_for_sure(slot) {
@@ -316,6 +320,7 @@ impl Engine {
             Ok(()) => {
                 let number = self.queued(queue, cell, !reads);
                 let mut state = lock(&self.state);
+                state.in_lane.remove(&slot);
                 state.core.end_op(slot, !reads);
                 if reads {
                     self.when_done(&mut state, queue.index, number, Due::Operation(op.clone()));
@@ -329,7 +334,9 @@ impl Engine {
             }
             Err(error) => {
                 let failure = self.failure(error);
-                lock(&self.state).core.end_op(slot, false);
+                let mut state = lock(&self.state);
+                state.in_lane.remove(&slot);
+                state.core.end_op(slot, false);
                 op.fail(failure, &self.host);
             }
         }

@@ -7,7 +7,7 @@ use crate::{
     residency::{Bytes, Core, RequestId, Slot},
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     panic::Location,
     sync::Arc,
     thread::ThreadId,
@@ -74,8 +74,10 @@ pub struct State {
     pub(super) due: BTreeMap<(usize, u64, u64), Due>,
     /// Jobs that wait for launches being queued.
     pub(super) settling: VecDeque<Settling>,
-    /// Host operations that wait for a restore to be queued.
+    /// Host operations that wait for a restore to be queued, or for another of the same buffer.
     pub(super) deferred: VecDeque<(Slot, Arc<HostOp>)>,
+    /// Buffers with a host operation in a lane: the next one of each waits for it, since lanes know no order.
+    pub(super) in_lane: BTreeSet<Slot>,
     pub(super) deadlines: BTreeMap<RequestId, Duration>,
     pub(super) stalled: Option<(RequestId, Duration)>,
     /// Who holds pins, where that is known.
@@ -103,6 +105,7 @@ impl State {
             due: BTreeMap::new(),
             settling: VecDeque::new(),
             deferred: VecDeque::new(),
+            in_lane: BTreeSet::new(),
             deadlines: BTreeMap::new(),
             stalled: None,
             holders: BTreeMap::new(),
