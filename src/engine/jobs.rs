@@ -244,6 +244,7 @@ impl Engine {
 
     /// Has a fence recorded behind a number. One refused now is recorded when it is looked for.
     pub(super) fn mark(&self, queue: &Queue, number: u64) {
+        queue.need(number);
         if let Err(error) = queue.with_fence(&*self.driver, number, |_, _| Ok(())) {
             self.failure(error);
         }

@@ -1,7 +1,7 @@
 //! Turns what was decided into jobs and runs them, and what the device has done into decisions.
 
 use super::{
-    Cell, Engine, Flags, RELEASE,
+    Cell, Engine, Flags, RELEASE, RESTORE, SPILL,
     due::Due,
     jobs::Job,
     state::{Settling, State},
@@ -63,6 +63,7 @@ impl Engine {
             } else if state.is_quiet()
                 && self.jobs.load(Ordering::SeqCst) == 0
                 && !self.flags.has(Flags::MULTI)
+                && self.copies_are_done()
             {
                 self.flags.put(Flags::TRACK, false);
             }
@@ -83,6 +84,11 @@ impl Engine {
         for bell in ringing {
             bell.notify(usize::MAX);
         }
+    }
+
+    /// Whether nothing is under way that a launch might have to wait for on the device.
+    fn copies_are_done(&self) -> bool {
+        [SPILL, RESTORE].iter().all(|&index| self.queue(index).done() >= self.queue(index).queued())
     }
 
     pub(super) fn route_all(&self, state: &mut State) {
