@@ -63,6 +63,23 @@ impl HostOp {
         self.end(Progress::Failed(failure));
     }
 
+    /// Does it in a host copy.
+    fn apply(&self, copy: &HostRange) {
+        let at = copy.offset + self.offset as usize;
+        if let Access::Fill(value) = self.access {
+            return copy.memory.fill(at, self.bytes as usize, value);
+        }
+        let Some(block) = lock(&self.block).clone() else { return };
+        let mut bytes = vec![0; self.bytes as usize];
+        if matches!(self.access, Access::Read) {
+            copy.memory.read(at, &mut bytes);
+            block.memory.write(block.offset, &bytes);
+        } else {
+            block.memory.read(block.offset, &mut bytes);
+            copy.memory.write(at, &bytes);
+        }
+    }
+
     fn end(&self, progress: Progress) {
         *lock(&self.progress) = progress;
         self.event.notify(usize::MAX);
@@ -189,7 +206,7 @@ impl Engine {
 
     /// If a spilled buffer's host copy is the place to write, holds it there; makes one where there is none.
     fn hold_host_copy(&self, slot: Slot, cell: &Cell) -> Result<bool, Failure> {
-        let missing = {
+        {
             let mut state = lock(&self.state);
             let stamp = self.stamp();
             state.core.touch(slot, stamp);
@@ -201,20 +218,22 @@ impl Engine {
                 return Ok(false);
             }
             state.core.begin_hold(slot);
-            cell.host().is_none()
-        };
-        if missing {
-            let block = match self.host_block(cell.bytes) {
-                Ok(block) => block,
-                Err(failure) => {
-                    self.change(|core| core.end_hold_without_copy(slot));
-                    return Err(failure);
-                }
-            };
-            block.memory.fill(block.offset, block.bytes, 0);
-            self.give_back_host(cell.replace_host(Some(block)));
+        }
+        if let Err(failure) = self.make_host_copy(cell) {
+            self.change(|core| core.end_hold_without_copy(slot));
+            return Err(failure);
         }
         Ok(true)
+    }
+
+    /// Makes a host copy, of contents that are nobody's, where there is none.
+    fn make_host_copy(&self, cell: &Cell) -> Result<(), Failure> {
+        if cell.host().is_none() {
+            let block = self.host_block(cell.bytes)?;
+            block.memory.fill(block.offset, block.bytes, 0);
+            self.give_back_host(cell.offer_host(block));
+        }
+        Ok(())
     }
 
     /// Queues an operation behind the uses it must follow, and in front of those that come after it.
@@ -252,7 +271,7 @@ impl Engine {
         let mut any = false;
         for (slot, op) in std::mem::take(&mut state.deferred) {
             let Some(record) = state.core.record(slot) else { continue };
-            let (cell, is_coming) = (record.cell.clone(), record.coming);
+            let cell = record.cell.clone();
             if state.in_lane.contains(&slot) {
                 state.deferred.push_back((slot, op));
             } else if cell.load().phase() != Phase::Spilled {
@@ -260,39 +279,44 @@ impl Engine {
                 any = true;
             } else if state.core.is_coming_for_sure(slot) {
                 state.deferred.push_back((slot, op));
-            } else if let Some(range) = cell.host() {
-                let at = range.offset + op.offset as usize;
-                match (&op.access, lock(&op.block).as_ref()) {
-                    (Access::Fill(value), _) => range.memory.fill(at, op.bytes as usize, *value),
-                    (access, Some(block)) => {
-                        let mut bytes = vec![0; op.bytes as usize];
-                        let (from, start) = match access {
-                            Access::Read => (&range, at),
-                            _ => (block, block.offset),
-                        };
-                        from.memory.read(start, &mut bytes);
-                        match access {
-                            Access::Read => block.memory.write(block.offset, &bytes),
-                            _ => range.memory.write(at, &bytes),
-                        }
-                    }
-                    (_, None) => {}
-                }
-                state.core.end_op(slot, false);
-                if !matches!(op.access, Access::Read) {
-                    self.give_back_host(op.take_block());
-                }
-                op.finish();
-                any = true;
-            } else if is_coming {
-                state.deferred.push_back((slot, op));
             } else {
-                state.core.end_op(slot, false);
-                op.fail(Failure::Misuse("the contents were discarded while the host used them"), &self.host);
+                state.core.begin_hold(slot);
+                state.in_lane.insert(slot);
+                self.push(RESTORE, Job::HostCopy { slot, cell, op });
                 any = true;
             }
         }
         any
+    }
+
+    /// Does a host operation in the host copy, of a buffer that is spilled after all.
+    pub(super) fn run_in_host_copy(&self, slot: Slot, cell: &Cell, op: &HostOp) {
+        let done = match op.access {
+            Access::Read => Ok(()),
+            Access::Write | Access::Fill(_) => self.make_host_copy(cell),
+        };
+        let copy = cell.host();
+        if let (Ok(()), Some(copy)) = (&done, &copy) {
+            op.apply(copy);
+        }
+        {
+            let mut state = lock(&self.state);
+            state.in_lane.remove(&slot);
+            match copy {
+                Some(_) => state.core.end_hold(slot),
+                None => state.core.end_hold_without_copy(slot),
+            }
+            state.core.end_op(slot, false);
+        }
+        match done {
+            Ok(()) => {
+                if !matches!(op.access, Access::Read) {
+                    self.give_back_host(op.take_block());
+                }
+                op.finish();
+            }
+            Err(failure) => op.fail(failure, &self.host),
+        }
     }
 
     /// Queues a host operation's copy. `pinned` says that launches may be using the buffer whose uses are not all

@@ -140,6 +140,16 @@ impl Cell {
         lock(&self.host).clone()
     }
 
+    /// Takes a host copy where there is none; else gives it back.
+    pub(super) fn offer_host(&self, range: HostRange) -> Option<HostRange> {
+        let mut host = lock(&self.host);
+        if host.is_some() {
+            return Some(range);
+        }
+        *host = Some(range);
+        None
+    }
+
     pub(super) fn replace_host(&self, range: Option<HostRange>) -> Option<HostRange> {
         std::mem::replace(&mut *lock(&self.host), range)
     }

@@ -1,12 +1,16 @@
 //! Buffers whose pointers others use, and memory of others used here.
 
 use super::{Cell, Engine, Flags, Holder, sync::lock};
-use crate::residency::{Bytes, Failure, Record};
+use crate::residency::{Bytes, Failure, Record, WordCell};
 use std::sync::Arc;
 
 impl Engine {
-    /// Makes every compute queue wait, on the device, for what other queues still do with a buffer.
-    pub fn order_compute(&self, cell: &Cell) -> Result<(), Failure> {
+    /// Makes every compute queue wait, on the device, for what other queues still do with a pinned buffer.
+    pub fn order_compute(&self, cell: &Arc<Cell>) -> Result<(), Failure> {
+        while cell.load().is_closed() {
+            // A host operation decided earlier comes first.
+            self.stand_back(|| cell.load().is_closed());
+        }
         if self.flags.has(Flags::TRACK) {
             for queue in self.compute_queues() {
                 self.order(queue, cell, false).map_err(|error| self.failure(error))?;

@@ -32,6 +32,8 @@ pub enum Job {
     FreeInOrder { ptr: DevicePtr, bytes: Bytes },
     /// A host operation on device memory.
     Host { slot: Slot, cell: Arc<Cell>, op: Arc<HostOp>, pinned: bool },
+    /// A host operation in the host copy, which is held for it.
+    HostCopy { slot: Slot, cell: Arc<Cell>, op: Arc<HostOp> },
 }
 
 impl Job {
@@ -50,6 +52,11 @@ impl Job {
             Job::Free { bytes, .. } | Job::FreeInOrder { bytes, .. } => core.left(bytes),
             Job::Host { slot, op, .. } => {
                 op.fail(Failure::Lost, host);
+                core.end_op(slot, false);
+            }
+            Job::HostCopy { slot, op, .. } => {
+                op.fail(Failure::Lost, host);
+                core.end_hold_without_copy(slot);
                 core.end_op(slot, false);
             }
         }
@@ -172,6 +179,7 @@ impl Engine {
                     Err(error) => self.free_refused(error, bytes, job),
                 }
             }
+            Job::HostCopy { slot, cell, op } => self.run_in_host_copy(slot, &cell, &op),
             Job::Host { slot, cell, op, pinned } => self.run_host(slot, &cell, &op, pinned),
         }
     }

@@ -88,11 +88,7 @@ impl Engine {
         while uses.clone().any(|(cell, _)| cell.load().is_closed()) {
             // A host operation decided earlier comes first; it may be waiting for this very launch to stand back.
             queue.end();
-            let opened = self.bell.listen();
-            self.pump();
-            if uses.clone().any(|(cell, _)| cell.load().is_closed()) {
-                opened.wait_timeout(Duration::from_millis(10));
-            }
+            self.stand_back(|| uses.clone().any(|(cell, _)| cell.load().is_closed()));
             queue.begin();
         }
         let turn = if self.flags.has(Flags::MULTI) {
@@ -107,6 +103,15 @@ impl Engine {
             self.order(queue, cell, !writes).map_err(|error| self.failure(error))?;
         }
         Ok(turn)
+    }
+
+    /// Lets the queueing of a pinned buffer's host operation go on, for a moment.
+    pub(super) fn stand_back(&self, is_closed: impl Fn() -> bool) {
+        let opened = self.bell.listen();
+        self.pump();
+        if is_closed() {
+            opened.wait_timeout(Duration::from_millis(10));
+        }
     }
 
     #[cold]
