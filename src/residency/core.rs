@@ -259,12 +259,14 @@ impl<C: WordCell + Clone> Core<C> {
     /// The last pin of a watched buffer, or its last export, has ended.
     pub fn unpinned(&mut self, slot: Slot) {
         let Some(record) = self.records.get_mut(slot) else { return };
-        let word = record.cell.load();
-        if record.place == Place::Aside && word.pins() == 0 && !word.is_exported() {
-            record.place = Place::Off;
-            record.cell.set(|word| word.with_watched(false));
-            self.list(slot);
-            self.shrink = true;
+        if record.place == Place::Aside && !record.cell.load().is_exported() {
+            // Pinned still, or again: whoever drops that pin tells, also if it was set aside for its export.
+            let watched = record.cell.update(|word| Some(word.with_watched(word.pins() > 0)));
+            if watched.is_some_and(|(_, word)| word.pins() == 0) {
+                record.place = Place::Off;
+                self.list(slot);
+                self.shrink = true;
+            }
         }
         self.finish_drop(slot);
     }
