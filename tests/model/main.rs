@@ -19,22 +19,22 @@ const STEPS: usize = 60;
 
 #[test]
 fn no_order_of_steps_loses_a_byte_or_leaks_one() {
-    each_seed("no_order", 900, |seed| alone(seed, Clock::Computed, false));
+    each_seed("no_order", 3000, |seed| alone(seed, Clock::Computed, false));
 }
 
 #[test]
 fn no_refused_call_loses_a_byte_or_leaks_one() {
-    each_seed("no_refused", 900, |seed| alone(seed, Clock::Computed, true));
+    each_seed("no_refused", 3000, |seed| alone(seed, Clock::Computed, true));
 }
 
 #[test]
 fn real_time_loses_no_byte_and_leaks_none() {
-    each_seed("real_time", 40, |seed| alone(seed, Clock::Real, seed.is_multiple_of(2)));
+    each_seed("real_time", 150, |seed| alone(seed, Clock::Real, seed.is_multiple_of(2)));
 }
 
 #[test]
 fn threads_that_share_a_device_lose_no_byte_and_leak_none() {
-    each_seed("threads", 40, |seed| together(seed, seed.is_multiple_of(2)));
+    each_seed("threads", 150, |seed| together(seed, seed.is_multiple_of(2)));
 }
 
 fn each_seed(test: &str, seeds: u64, run: impl Fn(u64)) {
