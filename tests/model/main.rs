@@ -4,6 +4,7 @@
 
 mod audit;
 mod content;
+mod launches;
 mod rng;
 mod steps;
 mod tasks;

@@ -2,7 +2,8 @@
 
 use crate::{
     content::first_wrong,
-    tasks::{self, Access, Fate, Part, Plan, Task},
+    launches::{self, Fate, Plan},
+    tasks::{self, Access, Part, Task},
     world::{Held, World},
 };
 use std::{
@@ -237,7 +238,7 @@ impl Run {
         let plan = self.plan();
         let list: Vec<String> = parts.iter().map(Part::to_string).collect();
         let what = format!("launch {} on {} {:?} held {}", list.join(", "), plan.queue, plan.fate, plan.held);
-        self.start(what, tasks::launch(self.world.clone(), parts, plan));
+        self.start(what, launches::launch(self.world.clone(), parts, plan));
     }
 
     fn keep(&mut self) {
@@ -248,7 +249,7 @@ impl Run {
         let is_export = self.world.rng.one_in(3);
         let what = if is_export { "export" } else { "guard" };
         let what = format!("{what} {part} on {} {:?} held {}", plan.queue, plan.fate, plan.held);
-        self.start(what, tasks::keep(self.world.clone(), part, plan, is_export));
+        self.start(what, launches::keep(self.world.clone(), part, plan, is_export));
     }
 
     fn discard(&mut self) {

@@ -80,7 +80,9 @@ impl Bench {
             driver = Fault::random(driver, rng.next(), rng.within(6..60), &calls);
         }
         let budget = limited.then_some(budget);
-        let device = Device::options()
+        let options =
+            if rng.one_in(4) { Device::options().on_memory_pressure(|_| {}) } else { Device::options() };
+        let device = options
             .maybe_budget(budget)
             .stall_after(if real { Duration::from_millis(20) } else { Duration::from_secs(1) })
             .policy(if rng.one_in(6) { Policy::Plain } else { Policy::Aware })
