@@ -40,27 +40,27 @@ pub struct HostOp {
     bytes: u64,
     block: Mutex<Option<HostRange>>,
     progress: Mutex<Progress>,
-    /// Rung when it has ended.
-    pub event: Event,
+    /// Rung when it has ended, by whoever has let go of the state lock by then.
+    pub event: Arc<Event>,
 }
 
 impl HostOp {
     fn new(access: Access, offset: u64, bytes: u64, block: Option<HostRange>) -> Arc<HostOp> {
         let (block, progress) = (Mutex::new(block), Mutex::new(Progress::Pending));
-        Arc::new(HostOp { access, offset, bytes, block, progress, event: Event::new() })
+        Arc::new(HostOp { access, offset, bytes, block, progress, event: Arc::new(Event::new()) })
     }
 
-    /// It has ended well.
-    pub fn finish(&self) {
-        self.end(Progress::Done);
+    /// It has ended well. `ringing` is rung once the state lock is given up: wakers are the caller's.
+    pub fn finish(&self, ringing: &mut Vec<Arc<Event>>) {
+        self.end(Progress::Done, ringing);
     }
 
     /// It has failed. What was to be written is not needed any more, and neither is a place to read to.
-    pub fn fail(&self, failure: Failure, host: &HostTier) {
+    pub fn fail(&self, failure: Failure, host: &HostTier, ringing: &mut Vec<Arc<Event>>) {
         if let Some(block) = self.take_block() {
             host.give_back(block);
         }
-        self.end(Progress::Failed(failure));
+        self.end(Progress::Failed(failure), ringing);
     }
 
     /// Does it in a host copy.
@@ -80,9 +80,9 @@ impl HostOp {
         }
     }
 
-    fn end(&self, progress: Progress) {
+    fn end(&self, progress: Progress, ringing: &mut Vec<Arc<Event>>) {
         *lock(&self.progress) = progress;
-        self.event.notify(usize::MAX);
+        ringing.push(self.event.clone());
     }
 
     /// Whether it has ended, and how.
@@ -313,9 +313,9 @@ impl Engine {
                 if !matches!(op.access, Access::Read) {
                     self.give_back_host(op.take_block());
                 }
-                op.finish();
+                op.finish(&mut lock(&self.state).ringing);
             }
-            Err(failure) => op.fail(failure, &self.host),
+            Err(failure) => op.fail(failure, &self.host, &mut lock(&self.state).ringing),
         }
     }
 
@@ -353,7 +353,7 @@ impl Engine {
                     if let Some(block) = op.take_block() {
                         self.when_done(&mut state, queue.index, number, Due::Staged(block));
                     }
-                    op.finish();
+                    op.finish(&mut state.ringing);
                 }
             }
             Err(error) => {
@@ -361,7 +361,7 @@ impl Engine {
                 let mut state = lock(&self.state);
                 state.in_lane.remove(&slot);
                 state.core.end_op(slot, false);
-                op.fail(failure, &self.host);
+                op.fail(failure, &self.host, &mut state.ringing);
             }
         }
     }

@@ -5,6 +5,7 @@ use crate::{
     driver::HostRange,
     residency::{Bytes, Core, Failure, Slot},
 };
+use event_listener::Event;
 use std::sync::Arc;
 
 /// Something that waits for a queue to have done a number.
@@ -35,11 +36,11 @@ pub enum Due {
 
 impl Due {
     /// The device is lost: it will not come.
-    pub fn lost(self, core: &mut Core<Arc<Cell>>, host: &HostTier) {
+    pub fn lost(self, core: &mut Core<Arc<Cell>>, host: &HostTier, ringing: &mut Vec<Arc<Event>>) {
         match self {
             Due::Free(job) => core.left(job.bytes),
             Due::Ordered(bytes) => core.order_passed(bytes),
-            Due::Operation(op) => op.fail(Failure::Lost, host),
+            Due::Operation(op) => op.fail(Failure::Lost, host, ringing),
             Due::CopiedOut { slot, token, range, .. } => {
                 host.give_back(range);
                 core.copy_out_refused(slot, token, Failure::Lost);

@@ -13,6 +13,7 @@ use crate::{
     driver::{DevicePtr, DriverError, HostRange},
     residency::{Bytes, Core, Decision, Failure, Grant, GrantFor, RequestId, Slot},
 };
+use event_listener::Event;
 use std::sync::Arc;
 
 /// One piece of work for a lane.
@@ -38,7 +39,7 @@ pub enum Job {
 
 impl Job {
     /// The device is lost: it will not be done.
-    pub fn lost(self, core: &mut Core<Arc<Cell>>, host: &HostTier) {
+    pub fn lost(self, core: &mut Core<Arc<Cell>>, host: &HostTier, ringing: &mut Vec<Arc<Event>>) {
         match self {
             Job::CopyOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
             Job::CopyIn { slot, lent, .. } => {
@@ -51,11 +52,11 @@ impl Job {
             Job::Trim => core.trimmed(),
             Job::Free { bytes, .. } | Job::FreeInOrder { bytes, .. } => core.left(bytes),
             Job::Host { slot, op, .. } => {
-                op.fail(Failure::Lost, host);
+                op.fail(Failure::Lost, host, ringing);
                 core.end_op(slot, false);
             }
             Job::HostCopy { slot, op, .. } => {
-                op.fail(Failure::Lost, host);
+                op.fail(Failure::Lost, host, ringing);
                 core.end_hold_without_copy(slot);
                 core.end_op(slot, false);
             }
@@ -138,7 +139,8 @@ impl Engine {
     /// Runs a job.
     pub(super) fn run(&self, job: Job) {
         if self.flags.has(super::Flags::LOST) {
-            job.lost(&mut lock(&self.state).core, &self.host);
+            let state = &mut *lock(&self.state);
+            job.lost(&mut state.core, &self.host, &mut state.ringing);
             return;
         }
         match job {

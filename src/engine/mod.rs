@@ -186,12 +186,12 @@ impl Engine {
             if state.lost.is_some() {
                 return;
             }
-            tracing::error!(target: "tack_residency", device = %self.settings.name, %cause, "device lost");
-            state.lost = Some(cause);
+            state.lost = Some(cause.clone());
             self.flags.set(Flags::LOST);
             state.core.lose();
             state.fail_operations(&self.host);
         }
+        tracing::error!(target: "tack_residency", device = %self.settings.name, %cause, "device lost");
         self.pump();
         self.ring();
     }

@@ -219,7 +219,7 @@ impl Engine {
             Due::Arrived(slot) => state.core.arrived(slot),
             Due::Free(job) => self.start_free(state, job),
             Due::Ordered(bytes) => state.core.order_passed(bytes),
-            Due::Operation(op) => op.finish(),
+            Due::Operation(op) => op.finish(&mut state.ringing),
             Due::Staged(range) => self.host.give_back(range),
         }
     }

@@ -145,17 +145,17 @@ impl State {
     /// The device is lost: what the host waits for of it fails.
     pub(super) fn fail_operations(&mut self, host: &HostTier) {
         for (_, due) in std::mem::take(&mut self.due) {
-            due.lost(&mut self.core, host);
+            due.lost(&mut self.core, host, &mut self.ringing);
         }
         for waiting in std::mem::take(&mut self.settling) {
-            waiting.job.lost(&mut self.core, host);
+            waiting.job.lost(&mut self.core, host, &mut self.ringing);
         }
         for (slot, op) in std::mem::take(&mut self.deferred) {
-            op.fail(crate::residency::Failure::Lost, host);
+            op.fail(crate::residency::Failure::Lost, host, &mut self.ringing);
             self.core.end_op(slot, false);
         }
         for job in std::mem::take(&mut self.refused_frees) {
-            job.lost(&mut self.core, host);
+            job.lost(&mut self.core, host, &mut self.ringing);
         }
     }
 }
