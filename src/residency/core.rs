@@ -112,7 +112,7 @@ impl<C: WordCell + Clone> Core<C> {
             || self.issued > 0
             || self.books.leaving > Bytes::ZERO
             || self.records.iter().any(|(_, record)| record.ops > 0 || record.holds > 0 || record.coming);
-        if let Some(grant) = self.grants.front() {
+        if let Some(grant) = self.next_grant().and_then(|at| self.grants.get(at)) {
             return if grant.waits_for_pins() && self.nothing_but_pins() { self.asker(grant) } else { None };
         }
         if under_way {

@@ -12,6 +12,11 @@ impl Grant {
         self.stage != Stage::Untried
     }
 
+    /// The caller's hook runs for it, and may ask for more: others are served meanwhile.
+    pub(super) fn is_aside(&self) -> bool {
+        self.stage == Stage::Asking
+    }
+
     pub(super) fn waits_for_pins(&self) -> bool {
         self.stage == Stage::Victim
     }
@@ -23,19 +28,26 @@ impl<C: WordCell + Clone> Core<C> {
         self.grants.push_back(Grant { want, bytes, serial, stage: Stage::Untried });
     }
 
+    /// Where the grant stands that is next in turn.
+    pub(super) fn next_grant(&self) -> Option<usize> {
+        self.grants.iter().position(|grant| !grant.is_aside())
+    }
+
     /// Issues the grants there is room for, in turn; true if anything changed.
     pub(super) fn pump_grants(&mut self) -> bool {
         let mut changed = false;
-        while let Some(stage) = self.grants.front().map(|grant| grant.stage) {
+        while let Some(at) = self.next_grant()
+            && let Some(stage) = self.grants.get(at).map(|grant| grant.stage)
+        {
             let next = match stage {
                 Stage::Untried | Stage::Retry => {
-                    if !self.issue() {
+                    if !self.issue(at) {
                         break;
                     }
                     changed = true;
                     continue;
                 }
-                Stage::Hook => self.ask_hook(),
+                Stage::Hook => self.ask_hook(at),
                 Stage::Asking | Stage::Trimming => break,
                 Stage::Leaving if self.is_leaving() => break,
                 Stage::Leaving => Stage::Trim,
@@ -50,7 +62,7 @@ impl<C: WordCell + Clone> Core<C> {
                     } else if !self.claims.is_empty() || self.is_leaving() {
                         // Chosen for others, or dropped: room all the same once it is gone.
                         Stage::Room
-                    } else if self.give_way() {
+                    } else if self.give_way(at) {
                         changed = true;
                         continue;
                     } else {
@@ -60,7 +72,7 @@ impl<C: WordCell + Clone> Core<C> {
                 Stage::Room if !self.claims.is_empty() || self.is_leaving() => break,
                 Stage::Room => Stage::Retry,
             };
-            if let Some(grant) = self.grants.front_mut() {
+            if let Some(grant) = self.grants.get_mut(at) {
                 grant.stage = next;
             }
             changed = true;
@@ -70,7 +82,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Whether the way out of a refusal is being gone for some grant: until its end no one else is admitted.
     pub(super) fn is_refused(&self) -> bool {
-        self.retried > 0 || self.grants.iter().any(Grant::is_refused)
+        self.retried > 0 || self.grants.iter().any(|grant| grant.is_refused() && !grant.is_aside())
     }
 
     /// Whether memory given up before is on its way back to the device.
@@ -78,9 +90,9 @@ impl<C: WordCell + Clone> Core<C> {
         self.books.leaving > Bytes::ZERO || self.books.ordered > Bytes::ZERO
     }
 
-    /// Issues the first grant if the device has room for it now.
-    fn issue(&mut self) -> bool {
-        let Some(grant) = self.grants.front() else { return false };
+    /// Issues the grant next in turn if the device has room for it now.
+    fn issue(&mut self, at: usize) -> bool {
+        let Some(grant) = self.grants.get(at) else { return false };
         let held = self.books.in_use.plus(self.books.leaving).plus(self.books.reserved).plus(grant.bytes);
         let held = match grant.want {
             GrantFor::Fresh(_) => held,
@@ -94,7 +106,7 @@ impl<C: WordCell + Clone> Core<C> {
         {
             return false;
         }
-        let Some(mut grant) = self.grants.pop_front() else { return false };
+        let Some(mut grant) = self.grants.remove(at) else { return false };
         grant.want = self.cheapest(grant.want);
         self.books.reserved = self.books.reserved.plus(grant.bytes);
         self.issued = self.issued.saturating_add(1);
@@ -134,8 +146,8 @@ impl<C: WordCell + Clone> Core<C> {
         }
     }
 
-    fn ask_hook(&mut self) -> Stage {
-        let asker = self.grants.front().and_then(|grant| self.asker(grant));
+    fn ask_hook(&mut self, at: usize) -> Stage {
+        let asker = self.grants.get(at).and_then(|grant| self.asker(grant));
         let Some(id) = asker.filter(|_| self.has_hook) else { return Stage::Leaving };
         match self.requests.get_mut(id) {
             Some(request) if !request.hooked => {
@@ -200,11 +212,11 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// With nothing left to spill for the first grant: a later request that waits gives its pins up, or the grant
     /// fails; false to wait for what is under way, or for pins.
-    fn give_way(&mut self) -> bool {
+    fn give_way(&mut self, at: usize) -> bool {
         if self.issued > 0 {
             return false;
         }
-        let Some(grant) = self.grants.front().cloned() else { return false };
+        let Some(grant) = self.grants.get(at).cloned() else { return false };
         let asker = self.asker(&grant);
         let later = self
             .requests
@@ -239,7 +251,7 @@ impl<C: WordCell + Clone> Core<C> {
         } else {
             Failure::OutOfMemory { bytes }
         };
-        self.grants.pop_front();
+        self.grants.remove(at);
         self.fail_grant(&grant, failure);
         true
     }
