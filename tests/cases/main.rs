@@ -1,0 +1,11 @@
+//! What broke elsewhere: one test for each kind of fault that users of comparable systems met, named for what went
+//! wrong, with its neighbours.
+
+mod aliases;
+mod bench;
+mod bytes;
+mod counts;
+mod deadlock;
+mod pressure;
+mod recorder;
+mod reuse;
