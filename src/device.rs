@@ -5,10 +5,11 @@ use crate::{
     driver::{DevicePtr, Driver, QueueId},
     engine::{COMPUTE, Cell, Engine, IdleWait, Owner, Wait},
     error::{Error, ErrorKind, Result},
-    launch::{Prepare, Use},
+    launch::Prepare,
     operation::{Operation, poll_request, sealed::Steps},
     options::Options,
     residency::{Ask, Bytes},
+    usage::Use,
 };
 use std::{
     sync::Arc,

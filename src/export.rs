@@ -40,7 +40,7 @@ impl Steps for EnsureResident {
         let engine = device.engine();
         let slot = self.view.buffer().cell().slot();
         let ask = || {
-            let wants = vec![Want { slot, writes: true, overwrites: false }];
+            let wants = vec![Want { slot, writes: true, overwrites: false, kept: false }];
             Wait::new(device.owner(), Ask::Uses(wants), engine.stamp(), None)
         };
         let wait = ready!(poll_request(&mut self.wait, ask, &device, Self::NAME, cx, patience))?;

@@ -1,13 +1,13 @@
 //! Launches: a set of buffers made resident in one pass, and pinned until the work is queued.
 
 use crate::{
-    buffer::Buffer,
     device::{Device, Queue},
     driver::{ArgAccess, DevicePtr, Driver, HostKernel, QueueId},
     engine::{COMPUTE, Cell, Flags, Holder, Wait},
     error::{Error, ErrorKind, Result},
     operation::{poll_request, sealed::Steps},
-    residency::{Ask, NoPin, RequestId, Want, WordCell},
+    residency::{Ask, NoPin, RequestId, WordCell},
+    usage::{self, Use},
     view::View,
 };
 use std::{
@@ -16,110 +16,6 @@ use std::{
     task::{Context, Poll, ready},
     time::Duration,
 };
-
-/// How a launch uses a buffer, or a view of one.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Access {
-    Read,
-    Write,
-    ReadWrite,
-}
-
-/// One buffer or view of a launch, and how the launch uses it. Two words, since a launch moves them about.
-#[derive(Clone, Copy, Debug)]
-pub struct Use<'a>(Target<'a>);
-
-#[derive(Clone, Copy, Debug)]
-enum Target<'a> {
-    Buffer(&'a Buffer, Access),
-    View(&'a View, Access),
-}
-
-impl<'a> Use<'a> {
-    /// It is only read.
-    #[inline]
-    pub fn read(target: impl Into<Use<'a>>) -> Use<'a> {
-        target.into().with(Access::Read)
-    }
-
-    /// All of it is overwritten, and nothing read before: a spilled buffer then comes back without a copy.
-    #[inline]
-    pub fn write(target: impl Into<Use<'a>>) -> Use<'a> {
-        target.into().with(Access::Write)
-    }
-
-    /// It is read and written, or written in part: the default.
-    #[inline]
-    pub fn read_write(target: impl Into<Use<'a>>) -> Use<'a> {
-        target.into()
-    }
-
-    #[inline]
-    fn with(self, access: Access) -> Use<'a> {
-        match self.0 {
-            Target::Buffer(buffer, _) => Use(Target::Buffer(buffer, access)),
-            Target::View(view, _) => Use(Target::View(view, access)),
-        }
-    }
-
-    #[inline]
-    fn access(&self) -> Access {
-        match self.0 {
-            Target::Buffer(_, access) | Target::View(_, access) => access,
-        }
-    }
-
-    #[inline]
-    fn cell(&self) -> &'a Arc<Cell> {
-        match self.0 {
-            Target::Buffer(buffer, _) => buffer.cell(),
-            Target::View(view, _) => view.buffer().cell(),
-        }
-    }
-
-    #[inline]
-    fn writes(&self) -> bool {
-        self.access() != Access::Read
-    }
-
-    /// All of the buffer is overwritten.
-    fn overwrites(&self) -> bool {
-        let whole = match self.0 {
-            Target::Buffer(..) => true,
-            Target::View(view, _) => view.is_whole(),
-        };
-        whole && self.access() == Access::Write
-    }
-
-    fn bytes(&self) -> u64 {
-        match self.0 {
-            Target::Buffer(buffer, _) => buffer.len(),
-            Target::View(view, _) => view.len(),
-        }
-    }
-
-    #[inline]
-    fn ptr(&self) -> DevicePtr {
-        match self.0 {
-            Target::Buffer(buffer, _) => buffer.cell().ptr(),
-            Target::View(view, _) => view.buffer().cell().ptr().offset(view.offset()),
-        }
-    }
-}
-
-impl<'a> From<&'a Buffer> for Use<'a> {
-    #[inline]
-    fn from(buffer: &'a Buffer) -> Use<'a> {
-        Use(Target::Buffer(buffer, Access::ReadWrite))
-    }
-}
-
-impl<'a> From<&'a View> for Use<'a> {
-    #[inline]
-    fn from(view: &'a View) -> Use<'a> {
-        Use(Target::View(view, Access::ReadWrite))
-    }
-}
 
 /// The steps of [`Device::prepare`].
 #[derive(Debug)]
@@ -161,23 +57,6 @@ impl<'a, U: AsRef<[Use<'a>]>> Prepare<'a, U> {
             };
         }
         Ok(true)
-    }
-
-    /// The uses of each buffer joined: all of it is overwritten only if one use says so and there is no other.
-    fn wants(uses: &[Use<'a>]) -> Vec<Want> {
-        let mut wants: Vec<Want> = Vec::with_capacity(uses.len());
-        for used in uses {
-            let slot = used.cell().slot();
-            let overwrites = used.overwrites();
-            match wants.iter_mut().find(|want| want.slot == slot) {
-                Some(want) => {
-                    want.writes |= used.writes();
-                    want.overwrites = false;
-                }
-                None => wants.push(Want { slot, writes: used.writes(), overwrites }),
-            }
-        }
-        wants
     }
 
     /// A request pins each buffer once; a launch drops a pin for each use.
@@ -239,7 +118,8 @@ impl<'a, U: AsRef<[Use<'a>]> + Unpin> Prepare<'a, U> {
                 Error::misuse("a buffer of another device: copy it over first").on(device)
             ));
         }
-        let ask = || Wait::new(device.owner(), Ask::Uses(Self::wants(uses)), device.engine().stamp(), None);
+        let ask =
+            || Wait::new(device.owner(), Ask::Uses(usage::wants(uses, false)), device.engine().stamp(), None);
         let wait = ready!(poll_request(&mut self.wait, ask, device, "prepare", cx, patience))?;
         Self::pin_repeated(device, uses)?;
         Poll::Ready(Ok(wait.into_id()))
@@ -294,7 +174,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
         let submitting = engine
             .begin_submit(self.queue, uses)
             .map_err(|failure| Error::from_failure(self.device, "submit", failure))?;
-        let run = Run { device: self.device, uses: self.uses.as_ref(), queue: self.queue };
+        let run = Run::new(self.device, self.uses.as_ref(), self.queue);
         let result = queue(&run);
         if let Some(request) = self.held.as_ref().and_then(|held| held.request).filter(|_| result.is_ok()) {
             engine.overwritten(request);
@@ -345,6 +225,12 @@ pub struct Run<'a> {
     device: &'a Device,
     uses: &'a [Use<'a>],
     queue: usize,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(device: &'a Device, uses: &'a [Use<'a>], queue: usize) -> Run<'a> {
+        Run { device, uses, queue }
+    }
 }
 
 impl Run<'_> {

@@ -20,10 +20,12 @@ mod engine;
 mod error;
 mod export;
 mod launch;
+mod launch_queue;
 mod operation;
 mod options;
 mod report;
 mod residency;
+mod usage;
 mod view;
 
 pub use access::{Fill, Read, Write};
@@ -31,11 +33,13 @@ pub use buffer::{Alloc, Buffer};
 pub use device::{Device, Idle, MakeRoom, Queue, Spill};
 pub use error::{Error, ErrorKind, Result};
 pub use export::{EnsureResident, Export, MakeExport, Residency};
-pub use launch::{CopyTo, Launch, Prepare, Run, Use};
+pub use launch::{CopyTo, Launch, Prepare, Run};
+pub use launch_queue::{Flush, LaunchQueue, Push};
 pub use operation::{Operation, Steps};
 pub use options::{HostMemoryKind, Options};
 pub use report::{HolderInfo, MemoryInfo, PeakScope};
 pub use residency::Policy;
+pub use usage::Use;
 pub use view::View;
 
 /// The examples of the README, as tests.

@@ -15,6 +15,7 @@ mod hand_out;
 mod host_tier;
 mod jobs;
 mod lane;
+mod launcher;
 #[cfg(model)]
 mod model_event;
 #[cfg(all(test, model))]
@@ -33,10 +34,11 @@ pub use self::{
     cell::Cell,
     flags::Flags,
     host_tier::HostTier,
+    launcher::{LaunchWait, Launcher},
     queue::{COMPUTE, FURTHER, QUEUES},
     runtime::assert_may_block,
     state::{Holder, Spec},
-    sync::lock,
+    sync::{Event, Mutex, lock},
     thread::Owner,
     wait::{IdleWait, OpWait, Wait, block_on},
 };
@@ -53,8 +55,8 @@ use std::{
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use sync::Event;
-use sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+
+use sync::{AtomicBool, AtomicU64, Ordering};
 
 /// What is called when memory is short, before anything is spilled or refused.
 pub type Hook = Arc<dyn Fn(u64) + Send + Sync>;
@@ -93,6 +95,8 @@ pub struct Engine {
     activity: AtomicU64,
     jobs: AtomicU64,
     in_hook: AtomicBool,
+    launchers: Mutex<Vec<std::sync::Weak<dyn Launcher>>>,
+    has_launchers: AtomicBool,
     closing: AtomicBool,
     /// The driver refused a look at the device.
     look_again: AtomicBool,
@@ -127,6 +131,8 @@ impl Engine {
             activity: AtomicU64::new(0),
             jobs: AtomicU64::new(0),
             in_hook: AtomicBool::new(false),
+            launchers: Mutex::new(Vec::new()),
+            has_launchers: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             look_again: AtomicBool::new(false),
         })

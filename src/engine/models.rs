@@ -154,7 +154,7 @@ fn alloc(owner: &Arc<Owner>) -> Arc<Cell> {
 
 /// Waits for a request and drops its pin, as a launch does.
 fn use_once(owner: &Arc<Owner>, cell: &Arc<Cell>) {
-    let want = Want { slot: cell.slot(), writes: true, overwrites: false };
+    let want = Want { slot: cell.slot(), writes: true, overwrites: false, kept: false };
     let mut wait = Wait::new(owner, Ask::Uses(vec![want]), owner.engine.stamp(), None);
     block_on(poll_fn(|cx| wait.poll(cx))).expect("the buffer");
     owner.engine.end_request(wait.into_id());

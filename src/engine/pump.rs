@@ -34,7 +34,7 @@ impl Engine {
     pub(crate) fn pump(&self) {
         loop {
             self.decide();
-            if !self.run_lanes() {
+            if !(self.run_lanes() | self.run_launchers()) {
                 break;
             }
         }

@@ -24,7 +24,7 @@ thread_local! {
 
 /// Looks, listens, looks again, and waits. On a computed clock it moves time on when nobody else has anything to do.
 #[derive(Debug, Default)]
-struct Watch {
+pub(super) struct Watch {
     listener: Option<EventListener>,
     /// How much had happened on the device at the last poll.
     seen: Option<u64>,
@@ -40,7 +40,7 @@ struct Watch {
 const FRUITLESS: (u32, Duration) = (1000, Duration::from_millis(250));
 
 impl Watch {
-    fn poll<T>(
+    pub(super) fn poll<T>(
         &mut self,
         engine: &Engine,
         event: &Event,
@@ -144,25 +144,8 @@ impl Wait {
 
     /// Waits for the request's end.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<RequestId, Failure>> {
-        let engine = &self.owner.engine;
-        let id = self.id;
-        self.watch.poll(engine, &self.bell, cx, || {
-            loop {
-                let outcome = lock(&engine.state).core.request(id).map(|r| (r.outcome.clone(), r.bytes));
-                match outcome {
-                    Some((Outcome::Done, _)) => return Some(Ok(id)),
-                    Some((Outcome::Failed(failure), _)) => return Some(Err(failure)),
-                    Some((Outcome::AskHook, bytes)) => engine.run_hook(id, bytes),
-                    Some(_) if BLOCKING.get() && engine.waits_for_caller(id) => {
-                        let mut state = lock(&engine.state);
-                        let bytes = state.core.request(id).map(|request| request.bytes).unwrap_or_default();
-                        state.core.fail(id, Failure::Stalled { bytes });
-                    }
-                    Some(_) => return None,
-                    None => return Some(Err(Failure::Misuse("the request was taken twice"))),
-                }
-            }
-        })
+        let (engine, id) = (&self.owner.engine, self.id);
+        self.watch.poll(engine, &self.bell, cx, || engine.outcome(id))
     }
 
     /// Ends the wait of a request for a new buffer that is done; the buffer.
@@ -255,6 +238,25 @@ impl IdleWait {
 }
 
 impl Engine {
+    /// How a request has ended, if it has. Runs the caller's hook if that is asked for.
+    fn outcome(&self, id: RequestId) -> Option<Result<RequestId, Failure>> {
+        loop {
+            let outcome = lock(&self.state).core.request(id).map(|r| (r.outcome.clone(), r.bytes));
+            match outcome {
+                Some((Outcome::Done, _)) => return Some(Ok(id)),
+                Some((Outcome::Failed(failure), _)) => return Some(Err(failure)),
+                Some((Outcome::AskHook, bytes)) => self.run_hook(id, bytes),
+                Some(_) if BLOCKING.get() && self.waits_for_caller(id) => {
+                    let mut state = lock(&self.state);
+                    let bytes = state.core.request(id).map(|request| request.bytes).unwrap_or_default();
+                    state.core.fail(id, Failure::Stalled { bytes });
+                }
+                Some(_) => return None,
+                None => return Some(Err(Failure::Misuse("the request was taken twice"))),
+            }
+        }
+    }
+
     /// Whether a request waits in vain for as long as the calling thread does: for pins alone, of which that thread
     /// holds some; or behind a request that does, if it holds all of them.
     fn waits_for_caller(&self, id: RequestId) -> bool {

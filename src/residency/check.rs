@@ -63,7 +63,7 @@ impl<C: WordCell + Clone> Core<C> {
                 same("a candidate that is spilled", phase == Phase::Spilled, false)?;
             }
             let movable = !record.fixed && record.bytes > Bytes::ZERO && record.exports == 0;
-            if record.place == Place::Off && movable && phase != Phase::Spilled {
+            if record.place == Place::Off && movable && phase != Phase::Spilled && !record.departed {
                 same("a resident buffer out of sight", record.claimed.is_some(), true)?;
             }
             if record.claimed.is_some_and(|claim| claim.request.is_some()) {

@@ -42,6 +42,8 @@ pub struct Core<C> {
     /// In the decided book for requests, not for a buffer.
     pub(super) asked: Bytes,
     pub(super) exported: Bytes,
+    /// Requests admitted whose pins will end by themselves.
+    pub(super) kept: usize,
     /// Of buffers claimed for requests and not yet released.
     pub(super) claimed: Bytes,
     budget: Bytes,
@@ -67,6 +69,7 @@ impl<C: WordCell + Clone> Core<C> {
             shrink: false,
             asked: Bytes::ZERO,
             exported: Bytes::ZERO,
+            kept: 0,
             claimed: Bytes::ZERO,
             budget,
             next: 0,
@@ -80,7 +83,7 @@ impl<C: WordCell + Clone> Core<C> {
                 wants.iter().filter_map(|want| self.records.get(want.slot)).map(|record| record.bytes).sum()
             }
             Ask::Fresh(bytes) | Ask::Room(bytes) => *bytes,
-            Ask::Spill(_) => Bytes::ZERO,
+            Ask::Spill(_) | Ask::Drop(_) | Ask::Touch(_) => Bytes::ZERO,
         };
         self.requests.push(ask, stamp, bytes)
     }
@@ -115,7 +118,7 @@ impl<C: WordCell + Clone> Core<C> {
         if let Some(grant) = self.next_grant().and_then(|at| self.grants.get(at)) {
             return if grant.waits_for_pins() && self.nothing_but_pins() { self.asker(grant) } else { None };
         }
-        if under_way {
+        if under_way || self.kept > 0 {
             return None;
         }
         self.requests.queue.iter().copied().find(|&id| {
@@ -258,6 +261,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// The last pin of a watched buffer, or its last export, has ended.
     pub fn unpinned(&mut self, slot: Slot) {
+        self.shrink |= self.is_over_budget();
         let Some(record) = self.records.get_mut(slot) else { return };
         if record.place == Place::Aside && !record.cell.load().is_exported() {
             // Pinned still, or again: whoever drops that pin tells, also if it was set aside for its export.
@@ -275,6 +279,9 @@ impl<C: WordCell + Clone> Core<C> {
     pub fn fail(&mut self, id: RequestId, failure: Failure) {
         self.abandon(id);
         self.requests.unqueue(id);
+        if self.requests.get(id).is_some_and(Request::is_note) {
+            self.requests.remove(id);
+        }
         self.wake(id, Outcome::Failed(failure));
     }
 

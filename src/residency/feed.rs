@@ -264,6 +264,7 @@ impl<C: WordCell + Clone> Core<C> {
         let ask = request.ask.clone();
         match ask {
             Ask::Uses(wants) if held => {
+                self.kept = self.kept.saturating_sub(usize::from(wants.iter().any(|want| want.kept)));
                 for want in wants {
                     if let Some(record) = self.records.get_mut(want.slot) {
                         record.waiters.retain(|&waiter| waiter != id);
@@ -272,6 +273,7 @@ impl<C: WordCell + Clone> Core<C> {
                         }
                         self.room_unused(want.slot, id);
                     }
+                    self.unkeep(&want);
                     self.unpin(want.slot);
                 }
             }
@@ -291,7 +293,8 @@ impl<C: WordCell + Clone> Core<C> {
                     }
                 }
             }
-            Ask::Uses(_) => {}
+            Ask::Drop(slot) => self.depart(slot),
+            Ask::Uses(_) | Ask::Touch(_) => {}
         }
         self.unclaim_surplus(id);
     }

@@ -240,7 +240,8 @@ impl<C: WordCell + Clone> Core<C> {
             .unwrap_or_default();
         let pinned = self.records.iter().any(|(slot, record)| {
             let word = record.cell.load();
-            record.place == Place::Aside && !word.is_exported() && word.pins() > 0 && !own.contains(&slot)
+            let met = record.place == Place::Aside || record.keepers > 0;
+            met && !word.is_exported() && word.pins() > 0 && !own.contains(&slot)
         });
         if pinned {
             return false;

@@ -1,6 +1,6 @@
 //! What holds a buffer beside pins: exports, operations being queued, host writes in its host copy; and its end.
 
-use super::{Bytes, Core, Decision, Phase, Slot, WordCell, record::HostCopy};
+use super::{Ask, Bytes, Core, Decision, Phase, Request, RequestId, Slot, Want, WordCell, record::HostCopy};
 
 impl<C: WordCell + Clone> Core<C> {
     /// Hands a pinned buffer's pointer out: it does not move, and counts as written, while the export lives.
@@ -68,8 +68,22 @@ impl<C: WordCell + Clone> Core<C> {
         self.finish_drop(slot);
     }
 
-    /// The host used a buffer.
+    /// The host used a buffer. Launches asked for ahead of their turn before that are still decided without it.
     pub fn touch(&mut self, slot: Slot, stamp: u64) {
+        if self.is_kept_waiting(None) {
+            self.ask(Ask::Touch(slot), stamp);
+        } else {
+            self.stamp(slot, stamp);
+        }
+    }
+
+    /// Whether a request that keeps its buffers, this one if one is named, waits to be admitted.
+    fn is_kept_waiting(&self, slot: Option<Slot>) -> bool {
+        let mut queue = self.requests.queue.iter();
+        queue.any(|&id| self.requests.get(id).is_some_and(|request| request.keeps(slot)))
+    }
+
+    pub(super) fn stamp(&mut self, slot: Slot, stamp: u64) {
         if let Some(record) = self.records.get(slot) {
             record.cell.set(|word| word.stamped(stamp));
         }
@@ -99,8 +113,44 @@ impl<C: WordCell + Clone> Core<C> {
     pub fn drop_buffer(&mut self, slot: Slot) {
         let Some(record) = self.records.get_mut(slot).filter(|record| !record.dropped) else { return };
         record.dropped = true;
-        // Pins that outlive the last handle are those of a guard that was forgotten: its pointer may be in use.
+        if self.is_kept_waiting(Some(slot)) {
+            self.ask(Ask::Drop(slot), 0);
+        } else {
+            self.depart(slot);
+        }
+    }
+
+    /// A dropped buffer leaves the decided book: those that keep it will let go of it by themselves. Pins beside theirs
+    /// are those of a guard that was forgotten: its pointer may be in use, and the buffer stays.
+    pub(super) fn depart(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        record.departed = true;
+        let pins = record.cell.load().pins();
+        if pins > 0 && pins == u64::from(record.keepers) {
+            self.order.unlist(slot, record);
+            if record.present {
+                record.present = false;
+                self.books.decided = self.books.decided.minus(record.bytes);
+            }
+        }
         self.finish_drop(slot);
+    }
+
+    /// A launch that kept its buffers has ended, queued or not.
+    pub fn release_kept(&mut self, id: RequestId) {
+        let Some(Request { ask: Ask::Uses(wants), .. }) = self.take_request(id) else { return };
+        self.kept = self.kept.saturating_sub(1);
+        for want in wants {
+            self.room_unused(want.slot, id);
+            self.unkeep(&want);
+            self.unpin(want.slot);
+        }
+    }
+
+    pub(super) fn unkeep(&mut self, want: &Want) {
+        if let Some(record) = self.records.get_mut(want.slot) {
+            record.keepers = record.keepers.saturating_sub(u32::from(want.kept));
+        }
     }
 
     /// Takes a dropped buffer out of the books.
@@ -142,7 +192,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Frees a dropped buffer once nothing of it is being queued.
     pub(super) fn finish_drop(&mut self, slot: Slot) {
-        let Some(record) = self.records.get(slot).filter(|record| record.dropped) else { return };
+        let Some(record) = self.records.get(slot).filter(|record| record.departed) else { return };
         if record.cell.load().pins() > 0 {
             return;
         }

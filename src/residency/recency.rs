@@ -19,7 +19,8 @@ impl Recency {
 
     /// Puts a buffer among the candidates, under its word's stamp, unless it may not be one.
     pub fn list<C: WordCell>(&mut self, slot: Slot, record: &mut Record<C>) {
-        if record.fixed || record.foreign || record.bytes == Bytes::ZERO || record.place != Place::Off {
+        let barred = record.fixed || record.foreign || record.departed;
+        if barred || record.bytes == Bytes::ZERO || record.place != Place::Off {
             return;
         }
         let stamp = record.cell.load().stamp();
@@ -40,7 +41,7 @@ impl Recency {
     }
 
     /// Takes out the least recently used buffer that may be spilled, and closes its word. Buffers met pinned or
-    /// exported are set aside.
+    /// exported are set aside; one whose pins will end by themselves is next in turn, and none is taken before it.
     pub fn take<C: WordCell>(&mut self, records: &mut Table<Record<C>>) -> Option<Slot> {
         while let Some((stamp, age, slot)) = self.order.pop_first() {
             let Some(record) = records.get_mut(slot) else { continue };
@@ -68,6 +69,10 @@ impl Recency {
                 record.place = Place::Listed(stamp);
                 continue;
             };
+            if !before.is_exported() && before.pins() > 0 && before.pins() == u64::from(record.keepers) {
+                self.order.insert((stamp, age, slot));
+                return None;
+            }
             self.bytes = self.bytes.minus(record.bytes);
             if before.is_exported() || before.pins() > 0 {
                 record.place = Place::Aside;

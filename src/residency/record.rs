@@ -41,6 +41,8 @@ pub struct Record<C> {
     pub ops: u32,
     /// Host writes into the host copy under way; no restore starts meanwhile.
     pub holds: u32,
+    /// Of its pins: those of launches that wait in a queue of their own, and will end by themselves.
+    pub keepers: u32,
     /// In the decided book.
     pub present: bool,
     /// Holds device memory.
@@ -67,6 +69,8 @@ pub struct Record<C> {
     pub place: Place,
     /// Its last handle is gone.
     pub dropped: bool,
+    /// And every request asked for before that has been admitted: it is out of the decided book.
+    pub departed: bool,
     /// And it is out of the books.
     pub settled: bool,
 }
@@ -93,6 +97,7 @@ impl<C> Record<C> {
             exports: 0,
             ops: 0,
             holds: 0,
+            keepers: 0,
             present: true,
             memory: true,
             claimed: None,
@@ -106,6 +111,7 @@ impl<C> Record<C> {
             spill_waiters: Vec::new(),
             place: Place::Off,
             dropped: false,
+            departed: false,
             settled: false,
         }
     }

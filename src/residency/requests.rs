@@ -16,6 +16,8 @@ pub struct Want {
     pub writes: bool,
     /// All of it is overwritten before anything is read.
     pub overwrites: bool,
+    /// The request keeps the buffer alive, and its pin ends by itself: when the launches ahead of it are queued.
+    pub kept: bool,
 }
 
 /// What is asked for.
@@ -29,6 +31,10 @@ pub enum Ask {
     Room(Bytes),
     /// These spilled, as far as they may be.
     Spill(Vec<Slot>),
+    /// This dropped, once all that was asked for before is admitted.
+    Drop(Slot),
+    /// This used by the host, as seen by all that is asked for later.
+    Touch(Slot),
 }
 
 /// How far a request has come.
@@ -62,6 +68,17 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether it keeps its buffers alive, and this is one of them if one is named.
+    pub(super) fn keeps(&self, slot: Option<Slot>) -> bool {
+        let kept = |want: &Want| want.kept && slot.is_none_or(|slot| want.slot == slot);
+        matches!(&self.ask, Ask::Uses(wants) if wants.iter().any(kept))
+    }
+
+    /// Whether no one waits for it: it is a note of what happened between the others.
+    pub(super) fn is_note(&self) -> bool {
+        matches!(self.ask, Ask::Drop(_) | Ask::Touch(_))
+    }
+
     /// Not ended yet.
     pub fn is_waiting(&self) -> bool {
         !matches!(self.outcome, Outcome::Done | Outcome::Failed(_))

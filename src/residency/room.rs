@@ -26,19 +26,22 @@ impl<C: WordCell + Clone> Core<C> {
             }
             let (ask, stamp, bytes, hooked) =
                 (request.ask.clone(), request.stamp, request.bytes, request.hooked);
-            if !matches!(ask, Ask::Spill(_)) && self.is_refused() {
+            if !matches!(ask, Ask::Spill(_) | Ask::Drop(_) | Ask::Touch(_)) && self.is_refused() {
                 return false;
             }
             match self.admit(id, &ask, stamp, bytes) {
                 Admit::Yes => {
                     self.requests.unqueue(id);
+                    if matches!(ask, Ask::Drop(_) | Ask::Touch(_)) {
+                        self.requests.remove(id);
+                    }
                     return true;
                 }
                 Admit::Never(failure) => {
                     self.fail(id, failure);
                     return true;
                 }
-                Admit::NotYet if self.has_hook && !hooked && !self.fits_when_settled(bytes) => {
+                Admit::NotYet if self.has_hook && !hooked && !self.will_fit(bytes) => {
                     if let Some(request) = self.requests.get_mut(id) {
                         request.hooked = true;
                     }
@@ -51,9 +54,9 @@ impl<C: WordCell + Clone> Core<C> {
         false
     }
 
-    /// Whether the wait is for an operation being queued, not for room.
-    fn fits_when_settled(&self, bytes: Bytes) -> bool {
-        self.books.decided.plus(bytes) <= self.budget()
+    /// Whether the wait is for an operation or a launch being queued, not for room.
+    fn will_fit(&self, bytes: Bytes) -> bool {
+        self.books.decided.plus(bytes) <= self.budget() || self.kept > 0
     }
 
     fn admit(&mut self, id: RequestId, ask: &Ask, stamp: u64, bytes: Bytes) -> Admit {
@@ -62,6 +65,14 @@ impl<C: WordCell + Clone> Core<C> {
             Ask::Fresh(_) => self.admit_memory(id, GrantFor::Fresh(id), bytes),
             Ask::Room(_) => self.admit_memory(id, GrantFor::Room(id), bytes),
             Ask::Spill(slots) => self.admit_spill(id, slots),
+            Ask::Drop(slot) => {
+                self.depart(*slot);
+                Admit::Yes
+            }
+            Ask::Touch(slot) => {
+                self.stamp(*slot, stamp);
+                Admit::Yes
+            }
         }
     }
 
@@ -82,10 +93,11 @@ impl<C: WordCell + Clone> Core<C> {
     fn admit_uses(&mut self, id: RequestId, wants: &[Want], stamp: u64, bytes: Bytes) -> Admit {
         let (mut need, mut unmovable) = (Bytes::ZERO, Bytes::ZERO);
         for want in wants {
-            let Some(record) = self.records.get(want.slot).filter(|record| !record.dropped) else {
+            let Some(record) = self.records.get(want.slot).filter(|record| !record.departed) else {
                 return Admit::Never(Failure::Misuse("a buffer of the request has been dropped"));
             };
-            if record.ops > 0 {
+            // A launch taken ahead of time finds a victim gone, as it would in its turn.
+            if record.ops > 0 || (want.kept && record.claimed.is_some()) {
                 return Admit::NotYet;
             }
             if !record.present {
@@ -112,6 +124,7 @@ impl<C: WordCell + Clone> Core<C> {
             wants.iter().for_each(|want| self.unpin(want.slot));
             return self.blocked(bytes, unmovable).map_or(Admit::NotYet, Admit::Never);
         }
+        self.kept = self.kept.saturating_add(usize::from(wants.iter().any(|want| want.kept)));
         let missing = wants.iter().filter(|want| self.bring(id, want, stamp)).count();
         self.admitted(id, missing);
         Admit::Yes
@@ -120,6 +133,7 @@ impl<C: WordCell + Clone> Core<C> {
     /// Counts a pinned buffer in and has it brought to the device; true if the request must wait for that.
     fn bring(&mut self, id: RequestId, want: &Want, stamp: u64) -> bool {
         let Some(record) = self.records.get_mut(want.slot) else { return false };
+        record.keepers = record.keepers.saturating_add(u32::from(want.kept));
         let phase = record.cell.load().phase();
         let dirty = want.writes && phase != Phase::Spilled;
         record.cell.set(|word| word.stamped(stamp).with_dirty(word.is_dirty() || dirty));

@@ -1,0 +1,91 @@
+//! Launches that wait in queues of their own: run when they are ready, by whoever finds them so.
+
+use super::{
+    Engine,
+    sync::{Event, Ordering, lock},
+    wait::Watch,
+};
+use crate::residency::{Ask, Failure, Outcome, RequestId, Want};
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+};
+
+/// A queue of launches.
+pub trait Launcher: Send + Sync + fmt::Debug {
+    /// Runs what is ready, in order, unless someone else is at it; true if anything was.
+    fn run_ready(&self) -> bool;
+}
+
+/// A wait for a queue of launches.
+#[derive(Debug, Default)]
+pub struct LaunchWait {
+    watch: Watch,
+}
+
+impl LaunchWait {
+    /// Waits until `look` finds something; `event` is rung when it may.
+    pub fn poll<T>(
+        &mut self,
+        engine: &Engine,
+        event: &Event,
+        cx: &mut Context<'_>,
+        look: impl FnMut() -> Option<T>,
+    ) -> Poll<T> {
+        self.watch.poll(engine, event, cx, look)
+    }
+}
+
+impl Engine {
+    /// Has a queue of launches run from now on, for as long as it lives.
+    pub fn add_launcher(&self, launcher: Weak<dyn Launcher>) {
+        let mut launchers = lock(&self.launchers);
+        launchers.retain(|launcher| launcher.strong_count() > 0);
+        launchers.push(launcher);
+        self.has_launchers.store(true, Ordering::SeqCst);
+    }
+
+    /// Runs what is ready in every queue of launches; true if anything was.
+    pub(super) fn run_launchers(&self) -> bool {
+        if !self.has_launchers.load(Ordering::SeqCst) {
+            return false;
+        }
+        let launchers: Vec<Arc<dyn Launcher>> =
+            lock(&self.launchers).iter().filter_map(Weak::upgrade).collect();
+        launchers.iter().fold(false, |any, launcher| launcher.run_ready() | any)
+    }
+
+    /// Asks for the buffers of a launch that keeps them; without a wait of its own.
+    pub fn ask_kept(&self, wants: Vec<Want>) -> RequestId {
+        let mut state = lock(&self.state);
+        let id = state.core.ask(Ask::Uses(wants), self.stamp());
+        if state.lost.is_some() {
+            state.core.fail(id, Failure::Lost);
+        }
+        id
+    }
+
+    /// How a request has ended, if it has; looks alone.
+    pub fn ended(&self, id: RequestId) -> Option<Result<(), Failure>> {
+        let state = lock(&self.state);
+        match state.core.request(id).map(|request| &request.outcome) {
+            Some(Outcome::Done) => Some(Ok(())),
+            Some(Outcome::Failed(failure)) => Some(Err(failure.clone())),
+            Some(_) => None,
+            None => Some(Err(Failure::Misuse("the launch was taken back"))),
+        }
+    }
+
+    /// Runs the caller's hook on this thread if the request waits for that.
+    pub fn run_hook_for(&self, id: RequestId) {
+        let asked = {
+            let state = lock(&self.state);
+            let request = state.core.request(id);
+            request.filter(|request| matches!(request.outcome, Outcome::AskHook)).map(|request| request.bytes)
+        };
+        if let Some(bytes) = asked {
+            self.run_hook(id, bytes);
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A queue of launches: taken ahead of time, prepared while earlier ones run, queued in their order.
+
+use crate::{
+    buffer::Buffer,
+    device::Device,
+    engine::{COMPUTE, Event, LaunchWait, Launcher, Mutex, lock},
+    error::{Error, Result},
+    launch::Run,
+    operation::{Operation, sealed::Steps},
+    residency::RequestId,
+    usage::{self, Kept, Use},
+};
+use std::{
+    collections::VecDeque,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+type Work = Box<dyn FnOnce(&Run<'_>) -> Result<()> + Send>;
+
+/// Launches that wait to be queued on the device's compute queue, in their order. The buffers of the next ones are
+/// brought to the device while earlier ones run.
+///
+/// Each goes as soon as it is ready and its turn has come, whether or not anyone polls: its work may run on the
+/// device's own thread, and must not wait. A launch in here keeps its buffers by itself: a program may drop its handles, and the memory is counted as given up
+/// from there on. What is spilled for whom is what it would be without looking ahead.
+///
+/// ```
+/// use tack_residency::{Device, Use, driver::sim::{Config, Contents, Sim}};
+/// use std::time::Duration;
+///
+/// # futures::executor::block_on(async {
+/// // Eight arrays of 16 MiB on a device that may hold half of them; copies take half as long as kernels.
+/// let config = Config::profile("pcie4")?.with_contents(Contents::NotHeld);
+/// let device = Device::options().budget(64 << 20).open_driver("sim", Sim::open(config)?)?;
+/// let mut arrays = Vec::new();
+/// for _ in 0..8 {
+///     arrays.push(device.alloc(16 << 20).uninitialised().await?);
+/// }
+/// let mut queue = device.launch_queue(2);
+/// for round in 0..16 {
+///     let uses = [Use::read_write(&arrays[round % 8])];
+///     queue.push(uses, |run| run.host_kernel(Duration::from_micros(1400), |_| ())).await?;
+/// }
+/// queue.flush().await?;
+/// assert!(device.memory_info().restores > 0);
+/// # Ok::<(), tack_residency::Error>(())
+/// # }).unwrap();
+/// ```
+pub struct LaunchQueue {
+    shared: Arc<Shared>,
+    look_ahead: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    device: Device,
+    state: Mutex<State>,
+    turn: Mutex<()>,
+    event: Event,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: VecDeque<Entry>,
+    errors: VecDeque<Error>,
+}
+
+struct Entry {
+    request: RequestId,
+    uses: Vec<Kept>,
+    work: Work,
+}
+
+impl Device {
+    /// A queue of launches that prepares up to `look_ahead` of them while earlier ones run. With none, each is queued
+    /// before the next is prepared.
+    pub fn launch_queue(&self, look_ahead: usize) -> LaunchQueue {
+        let (state, turn, event) = (Mutex::default(), Mutex::default(), Event::new());
+        let shared = Arc::new(Shared { device: self.clone(), state, turn, event });
+        let launcher: Weak<Shared> = Arc::downgrade(&shared);
+        self.engine().add_launcher(launcher);
+        LaunchQueue { shared, look_ahead }
+    }
+}
+
+impl LaunchQueue {
+    /// Adds a launch: its buffers are asked for at the first poll, and `work` queues the kernel when its turn has come.
+    /// Waits until no more than the look-ahead wait to be queued.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::prepare`], and what the work of this launch or an earlier one gave: that launch is not queued, and
+    /// the others go on.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once polled, the launch is in the queue, whether or not this is polled to its end.
+    pub fn push<'q, 'u>(
+        &'q mut self,
+        uses: impl AsRef<[Use<'u>]>,
+        work: impl FnOnce(&Run<'_>) -> Result<()> + Send + 'static,
+    ) -> Operation<Push<'q>> {
+        let uses = uses.as_ref().iter().map(Kept::of).collect();
+        let keep = self.look_ahead;
+        Operation::new(Push {
+            queue: self,
+            new: Some((uses, Box::new(work))),
+            keep,
+            wait: LaunchWait::default(),
+        })
+    }
+
+    /// Waits until every launch is queued.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](LaunchQueue::push).
+    pub fn flush(&mut self) -> Operation<Flush<'_>> {
+        Operation::new(Flush { queue: self, keep: 0, wait: LaunchWait::default() })
+    }
+
+    /// Waits until every launch that uses `buffer` is queued: a read by the host that is polled then is behind them.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](LaunchQueue::push).
+    pub fn flush_uses(&mut self, buffer: &Buffer) -> Operation<Flush<'_>> {
+        let is_used =
+            |entry: &Entry| entry.uses.iter().any(|kept| Arc::ptr_eq(Use::from(kept).cell(), buffer.cell()));
+        let keep = lock(&self.shared.state).entries.iter().rev().take_while(|entry| !is_used(entry)).count();
+        Operation::new(Flush { queue: self, keep, wait: LaunchWait::default() })
+    }
+
+    /// How many launches wait to be queued.
+    pub fn len(&self) -> usize {
+        lock(&self.shared.state).entries.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Waits until no more than `keep` wait.
+    fn poll(&mut self, wait: &mut LaunchWait, cx: &mut Context<'_>, keep: usize) -> Poll<Result<()>> {
+        let shared = &self.shared;
+        wait.poll(shared.device.engine(), &shared.event, cx, || {
+            if let Some(id) = shared.front() {
+                shared.device.engine().run_hook_for(id);
+            }
+            let mut state = lock(&shared.state);
+            match state.errors.pop_front() {
+                Some(error) => Some(Err(error)),
+                None => (state.entries.len() <= keep).then_some(Ok(())),
+            }
+        })
+    }
+}
+
+impl Shared {
+    fn ask(&self, uses: Vec<Kept>, work: Work) -> Result<()> {
+        let used: Vec<Use<'_>> = uses.iter().map(Use::from).collect();
+        if used.iter().any(|used| !self.device.is_of(used.cell())) {
+            return Err(Error::misuse("a buffer of another device: copy it over first").on(&self.device));
+        }
+        let engine = self.device.engine();
+        let wants = usage::wants(&used, true);
+        {
+            let mut state = lock(&self.state);
+            let request = engine.ask_kept(wants);
+            state.entries.push_back(Entry { request, uses, work });
+        }
+        engine.change(|_| ());
+        Ok(())
+    }
+
+    fn front(&self) -> Option<RequestId> {
+        lock(&self.state).entries.front().map(|entry| entry.request)
+    }
+
+    /// The first launch, if it is ready or has failed.
+    fn take_ended(&self) -> Option<(Entry, Result<()>)> {
+        let engine = self.device.engine();
+        let mut state = lock(&self.state);
+        let ended = engine.ended(state.entries.front()?.request)?;
+        let entry = state.entries.pop_front()?;
+        Some((entry, ended.map_err(|failure| Error::from_failure(&self.device, "push", failure))))
+    }
+
+    fn submit(&self, entry: Entry) -> Result<()> {
+        let engine = self.device.engine();
+        let used: Vec<Use<'_>> = entry.uses.iter().map(Use::from).collect();
+        let submitting = engine
+            .begin_submit(COMPUTE, used.iter().map(|used| (used.cell(), used.writes())))
+            .map_err(|failure| Error::from_failure(&self.device, "submit", failure))?;
+        let run = Run::new(&self.device, &used, COMPUTE);
+        let result = catch_unwind(AssertUnwindSafe(|| (entry.work)(&run)))
+            .unwrap_or_else(|_| Err(Error::misuse("the work of a launch panicked").on(&self.device)));
+        if result.is_ok() {
+            engine.overwritten(entry.request);
+        }
+        drop(submitting);
+        result
+    }
+}
+
+impl Launcher for Shared {
+    fn run_ready(&self) -> bool {
+        let engine = self.device.engine();
+        let mut any = false;
+        while self.front().is_some_and(|id| engine.ended(id).is_some()) {
+            // Whoever has the turn looks again after giving it up.
+            let Ok(turn) = self.turn.try_lock() else { break };
+            while let Some((entry, prepared)) = self.take_ended() {
+                let request = entry.request;
+                let is_prepared = prepared.is_ok();
+                if let Err(error) = prepared.and_then(|()| self.submit(entry)) {
+                    lock(&self.state).errors.push_back(error);
+                }
+                engine.change(
+                    |core| if is_prepared { core.release_kept(request) } else { core.cancel(request) },
+                );
+                any = true;
+            }
+            drop(turn);
+            self.event.notify(usize::MAX);
+        }
+        any
+    }
+}
+
+impl Drop for LaunchQueue {
+    /// Launches not queued yet are not queued at all.
+    fn drop(&mut self) {
+        let entries = std::mem::take(&mut lock(&self.shared.state).entries);
+        self.shared.device.engine().change(|core| {
+            for entry in entries.iter().rev() {
+                core.cancel(entry.request);
+            }
+        });
+    }
+}
+
+impl fmt::Debug for LaunchQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaunchQueue")
+            .field("look_ahead", &self.look_ahead)
+            .field("waiting", &self.len())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entry").field("uses", &self.uses).finish_non_exhaustive()
+    }
+}
+
+/// The steps of [`LaunchQueue::push`].
+pub struct Push<'q> {
+    queue: &'q mut LaunchQueue,
+    new: Option<(Vec<Kept>, Work)>,
+    keep: usize,
+    wait: LaunchWait,
+}
+
+impl Steps for Push<'_> {
+    type Output = ();
+    const NAME: &'static str = "push";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
+        if let Some((uses, work)) = self.new.take() {
+            self.queue.shared.ask(uses, work)?;
+        }
+        self.queue.poll(&mut self.wait, cx, self.keep)
+    }
+}
+
+impl fmt::Debug for Push<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Push").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+/// The steps of [`LaunchQueue::flush`].
+#[derive(Debug)]
+pub struct Flush<'q> {
+    queue: &'q mut LaunchQueue,
+    keep: usize,
+    wait: LaunchWait,
+}
+
+impl Steps for Flush<'_> {
+    type Output = ();
+    const NAME: &'static str = "flush";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
+        self.queue.poll(&mut self.wait, cx, self.keep)
+    }
+}

@@ -1,0 +1,198 @@
+//! Launches taken ahead of time: in order, with the same victims, and with copies hidden behind kernels.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tack_residency::{
+    Buffer, Device, ErrorKind, MemoryInfo, Use,
+    driver::sim::{Config, Contents, Sim},
+};
+
+const MIB: u64 = 1 << 20;
+
+fn device(budget: Option<u64>, contents: Contents) -> Device {
+    let config = Config::profile("pcie4").expect("a profile").with_contents(contents);
+    let sim = Sim::open(config).expect("a device");
+    Device::options().maybe_budget(budget).open_driver("sim", sim).expect("opened")
+}
+
+async fn buffers(device: &Device, count: usize, bytes: u64) -> Vec<Buffer> {
+    let mut made = Vec::new();
+    for _ in 0..count {
+        made.push(device.alloc(bytes).uninitialised().await.expect("a buffer"));
+    }
+    made
+}
+
+/// Reads and writes each of `count` buffers in turn, `passes` times; the device's time for that, and its ledger.
+fn sweep(
+    budget: Option<u64>,
+    count: usize,
+    bytes: u64,
+    passes: usize,
+    kernel: Duration,
+    look_ahead: usize,
+) -> (Duration, MemoryInfo) {
+    futures::executor::block_on(async {
+        let device = device(budget, Contents::NotHeld);
+        let held = buffers(&device, count, bytes).await;
+        device.idle().await.expect("idle");
+        let (start, before) = (device.driver().now(), device.memory_info());
+        let mut queue = device.launch_queue(look_ahead);
+        for index in 0..count * passes {
+            let uses = [Use::read_write(&held[index % count])];
+            queue.push(uses, move |run| run.host_kernel(kernel, |_| ())).await.expect("a launch");
+        }
+        queue.flush().await.expect("all launches");
+        drop(queue);
+        device.idle().await.expect("all done");
+        device.check().expect("the books balance");
+        let mut info = device.memory_info();
+        info.copied_out_bytes -= before.copied_out_bytes;
+        info.copied_in_bytes -= before.copied_in_bytes;
+        (device.driver().now() - start, info)
+    })
+}
+
+#[test]
+fn copies_half_as_long_as_kernels_are_hidden_at_look_ahead_4() {
+    let copy = Duration::from_secs_f64(16.0 * MIB as f64 / 24e9) + Duration::from_micros(10);
+    let (unlimited, _) = sweep(None, 256, 16 * MIB, 8, copy * 2, 4);
+    let (limited, info) = sweep(Some(128 * 16 * MIB), 256, 16 * MIB, 8, copy * 2, 4);
+    let ratio = limited.as_secs_f64() / unlimited.as_secs_f64();
+    println!("copies half as long as kernels: {ratio:.4} x unlimited, {} restores", info.restores);
+    assert!(info.restores >= 7 * 256, "{info}");
+    assert!(ratio <= 1.05, "{ratio}");
+}
+
+#[test]
+fn copies_twice_as_long_as_kernels_keep_the_engines_busy() {
+    let copy = Duration::from_secs_f64(16.0 * MIB as f64 / 24e9) + Duration::from_micros(10);
+    let (limited, info) = sweep(Some(128 * 16 * MIB), 256, 16 * MIB, 8, copy / 2, 4);
+    let bound =
+        info.copied_in_bytes.max(info.copied_out_bytes) as f64 / (16.0 * MIB as f64) * copy.as_secs_f64();
+    let share = bound / limited.as_secs_f64();
+    println!("copies twice as long as kernels: {share:.4} of the copy engines' bound");
+    assert!(share >= 0.95, "{share}");
+}
+
+#[test]
+fn looking_ahead_changes_no_victim_and_no_byte() {
+    let run = |look_ahead: usize| {
+        futures::executor::block_on(async {
+            let device = device(Some(6 * 4096), Contents::Held);
+            let mut held = buffers(&device, 12, 4096).await;
+            for (buffer, value) in held.iter().zip(0..) {
+                buffer.fill(value).await.expect("a fill");
+            }
+            let mut queue = device.launch_queue(look_ahead);
+            let mut random = 7u64;
+            for step in 0..400u64 {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let (a, b) = ((random >> 33) as usize % held.len(), (random >> 43) as usize % held.len());
+                if a == b {
+                    // A temporary: the program drops its handle while its launch may still wait.
+                    let fresh = device.alloc(4096).await.expect("a buffer");
+                    queue.push([Use::read(&held[a]), Use::write(&fresh)], copy).await.expect("a launch");
+                    held[a] = fresh;
+                } else if step % 29 == 0 {
+                    queue.flush_uses(&held[a]).await.expect("queued");
+                    held[a].read().await.expect("a read");
+                } else {
+                    queue
+                        .push([Use::read(&held[a]), Use::read_write(&held[b])], add)
+                        .await
+                        .expect("a launch");
+                }
+            }
+            queue.flush().await.expect("all");
+            drop(queue);
+            device.idle().await.expect("idle");
+            device.check().expect("the books balance");
+            let mut bytes = Vec::new();
+            for buffer in &held {
+                let read = buffer.read().await.expect("a read");
+                assert!(read.iter().all(|&byte| byte == read[0]), "a buffer of mixed bytes");
+                bytes.push(read[0]);
+            }
+            let info = device.memory_info();
+            (bytes, info.spills, info.restores, info.spilled_bytes, info.copied_out_bytes)
+        })
+    };
+    let plain = run(0);
+    assert!(plain.1 > 50, "{} spills", plain.1);
+    for look_ahead in [1, 2, 4, 16] {
+        assert_eq!(run(look_ahead), plain, "look-ahead {look_ahead}");
+    }
+}
+
+fn copy(run: &tack_residency::Run<'_>) -> tack_residency::Result<()> {
+    run.host_kernel(Duration::from_micros(50), |args| {
+        let [from, to] = args else { unreachable!() };
+        to.bytes_mut().copy_from_slice(from.bytes());
+    })
+}
+
+fn add(run: &tack_residency::Run<'_>) -> tack_residency::Result<()> {
+    run.host_kernel(Duration::from_micros(50), |args| {
+        let [from, to] = args else { unreachable!() };
+        to.bytes_mut().iter_mut().zip(from.bytes()).for_each(|(to, from)| *to = to.wrapping_mul(3) ^ from);
+    })
+}
+
+#[test]
+fn launches_are_queued_in_order_and_one_that_fails_stops_no_other() {
+    futures::executor::block_on(async {
+        let device = device(Some(2 * 4096), Contents::Held);
+        let held = buffers(&device, 4, 4096).await;
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut queue = device.launch_queue(3);
+        let mut failures = 0;
+        for index in 0..16 {
+            let noted = order.clone();
+            let pushed = queue
+                .push([Use::read_write(&held[index % 4])], move |run| {
+                    noted.lock().expect("a list").push(index);
+                    if index == 5 {
+                        return run
+                            .host_kernel(Duration::ZERO, |_| ())
+                            .and_then(|()| Err(Device::open("no such device").expect_err("an error")));
+                    }
+                    run.host_kernel(Duration::ZERO, |_| ())
+                })
+                .await;
+            failures += usize::from(pushed.is_err_and(|error| error.kind() == ErrorKind::Unavailable));
+        }
+        failures += usize::from(queue.flush().await.is_err());
+        queue.flush().await.expect("the rest");
+        assert_eq!(failures, 1);
+        assert_eq!(*order.lock().expect("a list"), (0..16).collect::<Vec<_>>());
+        device.check().expect("the books balance");
+    });
+}
+
+#[test]
+fn a_queue_dropped_in_the_middle_leaves_no_trace() {
+    futures::executor::block_on(async {
+        let device = device(Some(4 * 4096), Contents::Held);
+        let held = buffers(&device, 8, 4096).await;
+        let mut queue = device.launch_queue(3);
+        for buffer in &held {
+            queue
+                .push([Use::read_write(buffer)], |run| run.host_kernel(Duration::ZERO, |_| ()))
+                .await
+                .expect("pushed");
+        }
+        drop(queue);
+        device.idle().await.expect("idle");
+        device.check().expect("the books balance");
+        let info = device.memory_info();
+        assert_eq!((info.pinned, info.reserved), (0, 0), "{info}");
+        device.spill_all().await.expect("spilled");
+        assert_eq!(device.memory_info().in_use, 0);
+        drop(held);
+        device.idle().await.expect("idle");
+        assert_eq!(device.memory_info().buffers, 0);
+    });
+}
