@@ -1,11 +1,10 @@
 //! What follows when the device has done a numbered piece of work.
 
-use super::{Cell, HostTier, access::HostOp, free::FreeJob};
+use super::{Cell, HostTier, access::HostOp, free::FreeJob, sync::Event};
 use crate::{
     driver::HostRange,
     residency::{Bytes, Core, Failure, Slot},
 };
-use event_listener::Event;
 use std::sync::Arc;
 
 /// Something that waits for a queue to have done a number.

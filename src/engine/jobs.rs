@@ -7,13 +7,12 @@ use super::{
     free::FreeJob,
     queue::Queue,
     state::{Spec, State},
-    sync::lock,
+    sync::{Event, lock},
 };
 use crate::{
     driver::{DevicePtr, DriverError, HostRange},
     residency::{Bytes, Core, Decision, Failure, Grant, GrantFor, RequestId, Slot},
 };
-use event_listener::Event;
 use std::sync::Arc;
 
 /// One piece of work for a lane.
