@@ -37,6 +37,7 @@ pub struct Options {
     tag: Option<Arc<str>>,
     stall_after: Duration,
     policy: Policy,
+    write_back: Option<(u8, u8)>,
 }
 
 /// Where host copies live.
@@ -58,6 +59,7 @@ impl Default for Options {
             tag: None,
             stall_after: Duration::from_secs(10),
             policy: Policy::Aware,
+            write_back: None,
         }
     }
 }
@@ -112,6 +114,14 @@ impl Options {
         self
     }
 
+    /// Cleans the buffers that would be spilled next while they stay usable, so that making room is a release and not a
+    /// copy: from less than `low` percent of the budget free or clean, until `high` percent are. Off if not set, and
+    /// without a budget.
+    pub fn write_back(mut self, low: u8, high: u8) -> Options {
+        self.write_back = Some((low.min(100), high.clamp(low.min(100), 100)));
+        self
+    }
+
     /// Opens a device by name: `sim`, `sim:PROFILE` (as [`Config::profile`] knows them), or `cpu`.
     ///
     /// # Errors
@@ -148,6 +158,7 @@ impl Options {
             hook: self.hook,
             stall_after: self.stall_after,
             policy: self.policy,
+            write_back: self.write_back,
             tag: self.tag,
         };
         let host = HostTier::new(kind, self.host_limit);

@@ -27,6 +27,9 @@ pub struct Cell {
     slot: OnceLock<Slot>,
     uses: [AtomicU64; QUEUES],
     writes: [AtomicU64; QUEUES],
+    /// The last copy to the host queued: the memory is kept for it, but no writer waits for it, since what it copies
+    /// is thrown away if the buffer was written meanwhile.
+    copied: AtomicU64,
     beyond_compute: AtomicBool,
     host: Mutex<Option<HostRange>>,
     /// Where it comes from, for reports.
@@ -47,6 +50,7 @@ impl Cell {
             writes: std::array::from_fn(|_| AtomicU64::new(0)),
             handles: AtomicUsize::new(1),
             slot: OnceLock::new(),
+            copied: AtomicU64::new(0),
             beyond_compute: AtomicBool::new(false),
             host: Mutex::new(None),
             bytes,
@@ -108,6 +112,17 @@ impl Cell {
         if queue != 0 {
             self.note_beyond_compute();
         }
+    }
+
+    /// Notes a copy to the host by its number on the spill queue.
+    pub(super) fn note_copy(&self, sequence: u64) {
+        self.copied.fetch_max(sequence, Ordering::AcqRel);
+        self.note_beyond_compute();
+    }
+
+    /// The last copy to the host noted.
+    pub(super) fn last_copy(&self) -> u64 {
+        self.copied.load(Ordering::Acquire)
     }
 
     /// The last use noted on a queue; the last write, if only those matter.

@@ -25,7 +25,9 @@ impl Engine {
     /// The memory of a buffer that no one can use any more, with its last uses.
     pub(super) fn free_job(&self, cell: &Cell, bytes: Bytes) -> FreeJob {
         self.track();
-        let uses = self.queues().map(|queue| (queue.index, self.last_use(cell, queue, false))).collect();
+        let mut uses: Vec<_> =
+            self.queues().map(|queue| (queue.index, self.last_use(cell, queue, false))).collect();
+        uses.push((super::SPILL, cell.last_copy()));
         FreeJob { ptr: cell.ptr(), bytes, uses }
     }
 

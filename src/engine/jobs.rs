@@ -207,7 +207,9 @@ impl Engine {
         });
         let failure = match copied {
             Ok((range, Ok(()))) => {
-                let number = self.queued(queue, &cell, false);
+                let number = queue.number();
+                cell.note_copy(number);
+                self.mark(queue, number);
                 let mut state = lock(&self.state);
                 self.when_done(&mut state, SPILL, number, Due::CopiedOut { slot, cell, token, range });
                 return;

@@ -72,6 +72,8 @@ pub struct Settings {
     pub stall_after: Duration,
     /// Which copies are made.
     pub policy: crate::residency::Policy,
+    /// When buffers are cleaned ahead of need: the marks, in percent of the budget.
+    pub write_back: Option<(u8, u8)>,
     /// The tag of buffers that name none.
     pub tag: Option<Arc<str>>,
 }

@@ -113,6 +113,7 @@ impl World {
             hook: None,
             stall_after: Duration::from_secs(3600),
             policy: Policy::Aware,
+            write_back: None,
             tag: None,
         };
         let (woken, bell) = (Mutex::new(false), Condvar::new());

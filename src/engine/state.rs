@@ -97,7 +97,7 @@ pub struct State {
 impl State {
     pub(super) fn new(budget: Bytes, settings: &Settings) -> State {
         State {
-            core: Core::new(budget, settings.policy, settings.hook.is_some()),
+            core: State::core(budget, settings),
             lost: None,
             specs: BTreeMap::new(),
             fresh: BTreeMap::new(),
@@ -116,6 +116,12 @@ impl State {
             #[cfg(debug_assertions)]
             unchecked: 0,
         }
+    }
+
+    fn core(budget: Bytes, settings: &Settings) -> Core<Arc<Cell>> {
+        let mut core = Core::new(budget, settings.policy, settings.hook.is_some());
+        core.set_write_back(settings.write_back);
+        core
     }
 
     /// Draws a number that no other entry has.

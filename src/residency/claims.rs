@@ -85,9 +85,10 @@ impl<C: WordCell + Clone> Core<C> {
         let Some(record) = self.records.get_mut(slot).filter(|_| released) else { return };
         record.claimed = None;
         record.memory = false;
+        let cleaned = std::mem::take(&mut record.cleaned);
         let (cell, bytes) = (record.cell.clone(), record.bytes);
         self.claim_over(claim, bytes);
-        self.books.spilled(bytes, claim.copied);
+        self.books.spilled(bytes, claim.copied || cleaned);
         self.decide(Decision::Free { cell, bytes });
         self.tell_spill_waiters(slot);
     }
@@ -108,8 +109,10 @@ impl<C: WordCell + Clone> Core<C> {
         }
         record.copying = None;
         record.host = HostCopy::Held;
-        if let Some(claim) = &mut record.claimed {
-            claim.copied = true;
+        self.is_write_back_refused = false;
+        match &mut record.claimed {
+            Some(claim) => claim.copied = true,
+            None => record.cleaned = true,
         }
         if record.cell.load().is_dirty() {
             self.drop_host(slot);
@@ -127,6 +130,7 @@ impl<C: WordCell + Clone> Core<C> {
         record.copying = None;
         record.cell.set(|word| word.with_dirty(true));
         let claim = record.claimed;
+        self.is_write_back_refused |= claim.is_none();
         let waiting = record.spill_waiters.clone();
         self.unclaim(slot);
         for id in waiting.into_iter().chain(claim.and_then(|claim| claim.request)) {
@@ -155,6 +159,7 @@ impl<C: WordCell + Clone> Core<C> {
             && record.host == HostCopy::Held
         {
             record.host = HostCopy::None;
+            record.cleaned = false;
             self.decide(Decision::DropHost(slot));
         }
     }

@@ -39,6 +39,11 @@ pub struct Core<C> {
     pub(super) policy: Policy,
     pub(super) has_hook: bool,
     pub(super) shrink: bool,
+    pub(super) marks: Option<(u8, u8)>,
+    /// Write-back has started and not yet reached its high mark.
+    pub(super) cleaning: bool,
+    /// The last copy of write-back was refused: none is tried until a copy out has succeeded.
+    pub(super) is_write_back_refused: bool,
     /// In the decided book for requests, not for a buffer.
     pub(super) asked: Bytes,
     pub(super) exported: Bytes,
@@ -67,6 +72,9 @@ impl<C: WordCell + Clone> Core<C> {
             policy,
             has_hook,
             shrink: false,
+            marks: None,
+            cleaning: false,
+            is_write_back_refused: false,
             asked: Bytes::ZERO,
             exported: Bytes::ZERO,
             kept: 0,
@@ -92,6 +100,7 @@ impl<C: WordCell + Clone> Core<C> {
     pub fn step(&mut self) {
         self.shrink_to_budget();
         while self.admit_next() | self.pump_grants() {}
+        self.write_back();
     }
 
     /// The next thing to do.

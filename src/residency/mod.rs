@@ -18,6 +18,7 @@ mod room;
 mod state;
 mod table;
 mod word;
+mod write_back;
 
 pub use self::{
     books::Books,

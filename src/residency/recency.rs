@@ -17,6 +17,11 @@ impl Recency {
         self.bytes
     }
 
+    /// The candidates, least recently used first, as far as the order has been repaired.
+    pub fn coldest(&self) -> impl Iterator<Item = Slot> + '_ {
+        self.order.iter().map(|&(_, _, slot)| slot)
+    }
+
     /// Puts a buffer among the candidates, under its word's stamp, unless it may not be one.
     pub fn list<C: WordCell>(&mut self, slot: Slot, record: &mut Record<C>) {
         let barred = record.fixed || record.foreign || record.departed;

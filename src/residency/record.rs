@@ -49,6 +49,8 @@ pub struct Record<C> {
     pub memory: bool,
     /// Chosen to be spilled, and for whom.
     pub claimed: Option<Claim>,
+    /// Its host copy was made ahead of need: a copy was not avoided, only made early.
+    pub cleaned: bool,
     /// The copy out under way, by its token.
     pub copying: Option<u64>,
     /// The host copy.
@@ -101,6 +103,7 @@ impl<C> Record<C> {
             present: true,
             memory: true,
             claimed: None,
+            cleaned: false,
             copying: None,
             host: HostCopy::None,
             coming: false,

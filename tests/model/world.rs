@@ -86,6 +86,7 @@ impl Bench {
             .maybe_budget(budget)
             .stall_after(if real { Duration::from_millis(20) } else { Duration::from_secs(1) })
             .policy(if rng.one_in(6) { Policy::Plain } else { Policy::Aware })
+            .write_back(if rng.one_in(2) { 0 } else { 20 }, 50)
             .host_memory(if rng.one_in(5) { HostMemoryKind::Ordinary } else { HostMemoryKind::Pinned })
             .open_driver("model", driver)
             .expect("the device opens");
