@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 use tack_residency::{
-    Buffer, Device, ErrorKind, MemoryInfo, Use,
+    Buffer, Device, ErrorKind, MemoryInfo, Run, Use,
     driver::sim::{Config, Contents, Sim},
 };
 
@@ -195,4 +195,25 @@ fn a_queue_dropped_in_the_middle_leaves_no_trace() {
         device.idle().await.expect("idle");
         assert_eq!(device.memory_info().buffers, 0);
     });
+}
+
+#[test]
+fn a_launch_taken_up_within_the_closure_of_another_was_refused() {
+    for name in ["sim", "sim:pcie4"] {
+        let device = Device::options().open(name).expect("opened");
+        let _second = device.add_queue().expect("a queue");
+        let [a, b] = [4096; 2].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+        let mut queue = device.launch_queue(4);
+        let launch = device.prepare([Use::read(&a)]).wait().expect("resident");
+        launch
+            .submit(|_| {
+                let seven =
+                    |run: &Run<'_>| run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().fill(7));
+                queue.push([Use::write(&b)], seven).try_now()
+            })
+            .expect("it waits for its turn");
+        queue.flush().wait().expect("queued once the other is");
+        assert_eq!(b.read().wait().expect("read"), vec![7; 4096]);
+        device.check().expect("the books balance");
+    }
 }

@@ -1,8 +1,8 @@
 //! Launches that wait in queues of their own: run when they are ready, by whoever finds them so.
 
 use super::{
-    Engine,
-    sync::{Event, Ordering, lock},
+    Engine, Flags,
+    sync::{Event, Ordering, fence, lock},
     wait::Watch,
 };
 use crate::residency::{Ask, Failure, Outcome, RequestId, Want};
@@ -48,12 +48,42 @@ impl Engine {
 
     /// Runs what is ready in every queue of launches; true if anything was.
     pub(super) fn run_launchers(&self) -> bool {
-        if !self.has_launchers.load(Ordering::SeqCst) {
+        if !self.has_launchers.load(Ordering::SeqCst) || self.leaves_launchers() {
             return false;
         }
         let launchers: Vec<Arc<dyn Launcher>> =
             lock(&self.launchers).iter().filter_map(Weak::upgrade).collect();
         launchers.iter().fold(false, |any, launcher| launcher.run_ready() | any)
+    }
+
+    /// Whether a launch is being queued that those in queues must come behind: whoever queues it takes them up then.
+    fn leaves_launchers(&self) -> bool {
+        if !self.flags.has(Flags::MULTI) {
+            return false;
+        }
+        self.launchers_left.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let left = self.is_ordering();
+        if left {
+            // It may be another device's.
+            self.driver.unpark();
+        } else {
+            self.launchers_left.store(false, Ordering::SeqCst);
+        }
+        left
+    }
+
+    /// Whether queues of launches were left that can be taken up now.
+    pub(super) fn has_left_launchers(&self) -> bool {
+        self.launchers_left.load(Ordering::SeqCst) && !self.is_ordering()
+    }
+
+    /// A launch has been queued: takes up the queues of launches that were left meanwhile.
+    pub(super) fn take_up_launchers(&self) {
+        fence(Ordering::SeqCst);
+        if self.launchers_left.swap(false, Ordering::SeqCst) {
+            self.pump();
+        }
     }
 
     /// Asks for the buffers of a launch that keeps them; without a wait of its own.

@@ -99,6 +99,8 @@ pub struct Engine {
     in_hook: AtomicBool,
     launchers: Mutex<Vec<std::sync::Weak<dyn Launcher>>>,
     has_launchers: AtomicBool,
+    /// Queues of launches were not run, since one was being queued.
+    launchers_left: AtomicBool,
     closing: AtomicBool,
     /// The driver refused a look at the device.
     look_again: AtomicBool,
@@ -135,6 +137,7 @@ impl Engine {
             in_hook: AtomicBool::new(false),
             launchers: Mutex::new(Vec::new()),
             has_launchers: AtomicBool::new(false),
+            launchers_left: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             look_again: AtomicBool::new(false),
         })

@@ -168,7 +168,7 @@ impl Engine {
                 self.failure(error);
             }
         }
-        came |= self.follow_up();
+        came |= self.follow_up() | self.has_left_launchers();
         if came {
             self.pump();
             self.ring();

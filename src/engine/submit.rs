@@ -7,7 +7,11 @@ use super::{
     sync::{MutexGuard, lock},
 };
 use crate::residency::{Failure, WordCell};
-use std::{cell::Cell as StdCell, sync::Arc, time::Duration};
+use std::{
+    cell::Cell as StdCell,
+    sync::{Arc, TryLockError},
+    time::Duration,
+};
 
 thread_local! {
     static IN_ORDER: StdCell<bool> = const { StdCell::new(false) };
@@ -26,11 +30,16 @@ pub struct Submitting<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> {
 
 /// With more than one compute queue, launches are queued one at a time, so that those that share a buffer are in order.
 #[derive(Debug)]
-struct Ordering<'e>(#[allow(dead_code)] MutexGuard<'e, ()>);
+struct Ordering<'e> {
+    engine: &'e Engine,
+    turn: Option<MutexGuard<'e, ()>>,
+}
 
 impl Drop for Ordering<'_> {
     fn drop(&mut self) {
+        drop(self.turn.take());
         IN_ORDER.set(false);
+        self.engine.take_up_launchers();
     }
 }
 
@@ -95,7 +104,7 @@ impl Engine {
             if IN_ORDER.replace(true) {
                 return Err(Failure::Misuse("a launch is submitted within the closure of another"));
             }
-            Some(Ordering(lock(&self.ordering)))
+            Some(Ordering { engine: self, turn: Some(lock(&self.ordering)) })
         } else {
             None
         };
@@ -103,6 +112,11 @@ impl Engine {
             self.order(queue, cell, !writes).map_err(|error| self.failure(error))?;
         }
         Ok(turn)
+    }
+
+    /// Whether a launch that goes in order with others is being queued: by another thread, or by this one.
+    pub(super) fn is_ordering(&self) -> bool {
+        IN_ORDER.get() || matches!(self.ordering.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Lets the queueing of a pinned buffer's host operation go on, for a moment.
