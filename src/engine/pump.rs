@@ -265,7 +265,7 @@ impl Engine {
         let state = lock(&self.state);
         let now = self.driver.now();
         let deadline = state.deadlines.values().min().copied();
-        let stall = state.stalled.map(|(_, since)| since + self.settings.stall_after);
+        let stall = state.stalled.map(|(_, since)| since.saturating_add(self.settings.stall_after));
         let look = (state.core.gate_is_up() && stall.is_none()).then_some(now + Duration::from_millis(1));
         let refused = !state.refused_frees.is_empty() || self.look_again.load(Ordering::SeqCst);
         let retry = refused.then_some(now + Duration::from_millis(1));

@@ -91,8 +91,10 @@ impl Watch {
         if self.fruitless >= FRUITLESS.0 && since.elapsed() >= FRUITLESS.1 {
             self.start_over();
             engine.turn();
-            engine.driver.charge(engine.settings.stall_after + Duration::from_nanos(1));
-            engine.turn();
+            if let Some(longer) = engine.settings.stall_after.checked_add(Duration::from_nanos(1)) {
+                engine.driver.charge(longer);
+                engine.turn();
+            }
         }
         std::thread::yield_now();
         false

@@ -11,6 +11,7 @@ use std::{
     },
     task::{Context, Wake, Waker},
     thread,
+    time::Duration,
 };
 use tack_residency::{Device, ErrorKind, HostMemoryKind, Use, blocking, driver::sim::Clock};
 
@@ -251,4 +252,24 @@ fn the_facades_threads_waited_for_each_others_victims() {
     let sum: u64 = buffers.iter().map(|buffer| u64::from(buffer.read().expect("read")[0])).sum();
     assert_eq!(sum, 200, "each launch counts once");
     device.check().expect("balanced books");
+}
+
+#[test]
+fn patience_without_end_ended_the_devices_thread() {
+    for clock in CLOCKS {
+        let options = Device::options().budget(UNIT).stall_after(Duration::MAX);
+        let bench = Bench::new(config(clock, 4), options);
+        let buffer = bench.buffer(1);
+        watched(move || {
+            let guard = finish(buffer.ensure_resident()).expect("resident");
+            let device = bench.device.clone();
+            let waiting = thread::spawn(move || device.alloc(UNIT).wait().map(drop));
+            // Longer than a computed clock stands still before it is taken that no one will let go.
+            thread::sleep(Duration::from_millis(400));
+            drop(guard);
+            waiting.join().expect("no panic").expect("room");
+            drop(buffer);
+            bench.check_empty();
+        });
+    }
 }
