@@ -61,15 +61,21 @@ impl<'a, U: AsRef<[Use<'a>]>> Prepare<'a, U> {
 
     /// A request pins each buffer once; a launch drops a pin for each use.
     fn pin_repeated(device: &Device, uses: &[Use<'a>]) -> Result<()> {
-        for (index, used) in uses.iter().enumerate() {
-            let before = uses.iter().take(index);
-            if before.clone().any(|other| Arc::ptr_eq(other.cell(), used.cell()))
-                && used.cell().update(|word| word.with_pin()).is_none()
-            {
+        for (pinned, used) in Self::repeated(uses).enumerate() {
+            if used.cell().update(|word| word.with_pin()).is_none() {
+                Self::repeated(uses).take(pinned).for_each(|used| unpin(device, used.cell()));
                 return Err(Error::misuse("a buffer has as many pins as can be counted").on(device));
             }
         }
         Ok(())
+    }
+
+    /// The uses of buffers that another use before them names too.
+    fn repeated<'u>(uses: &'u [Use<'a>]) -> impl Iterator<Item = &'u Use<'a>> {
+        let is_repeated = |index, used: &Use<'a>| {
+            uses.iter().take(index).any(|other| Arc::ptr_eq(other.cell(), used.cell()))
+        };
+        uses.iter().enumerate().filter(move |&(index, used)| is_repeated(index, used)).map(|(_, used)| used)
     }
 }
 

@@ -77,8 +77,10 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     fn admit_memory(&mut self, id: RequestId, want: GrantFor, bytes: Bytes) -> Admit {
-        if bytes > self.budget() {
-            return Admit::Never(Failure::TooLarge { bytes, most: self.budget() });
+        // What cannot be counted beside the others fits nowhere.
+        let countable = Bytes::MAX.minus(self.books.decided);
+        if bytes > self.budget().min(countable) {
+            return Admit::Never(Failure::TooLarge { bytes, most: self.budget().min(countable) });
         }
         if !self.make_room(id, bytes) {
             return self.blocked(bytes, Bytes::ZERO).map_or(Admit::NotYet, Admit::Never);

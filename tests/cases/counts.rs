@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 use tack_residency::{
-    Buffer, Device, Use,
+    Buffer, Device, ErrorKind, Use,
     driver::sim::{Clock, Contents},
 };
 
@@ -288,4 +288,31 @@ fn a_buffer_was_spilled_once_and_then_left_the_list_of_candidates() {
         assert_bytes("a", &a, &expected(1));
         assert_bytes("b", &b, &expected(2));
     }
+}
+
+#[test]
+fn sizes_that_add_up_beyond_all_numbers_unbalanced_the_books() {
+    for contents in [Contents::Held, Contents::NotHeld] {
+        let bench = Bench::new(config(Clock::Computed, 64).with_contents(contents), Device::options());
+        let kept = bench.buffer(1);
+        for bytes in [u64::MAX, u64::MAX - UNIT + 1] {
+            let alloc = finish(bench.device.alloc(bytes)).expect_err("more than all there is");
+            let room = finish(bench.device.make_room(bytes)).expect_err("more than all there is");
+            assert_eq!((alloc.kind(), room.kind()), (ErrorKind::TooLarge, ErrorKind::TooLarge));
+        }
+        assert!(!kept.is_spilled());
+        bench.check();
+    }
+}
+
+#[test]
+fn a_launch_with_more_pins_than_can_be_counted_kept_some_of_them() {
+    let bench = Bench::new(config(Clock::Computed, 64), Device::options());
+    let buffer = bench.buffer(1);
+    finish(buffer.spill()).expect("spilled");
+    let uses = vec![Use::read(&buffer); 1 << 14];
+    let refused = finish(bench.device.prepare(&uses)).map(drop).expect_err("too many");
+    assert_eq!((refused.kind(), bench.info().pinned), (ErrorKind::Misuse, 0));
+    assert_eq!(finish(buffer.spill()).expect("it may go again"), UNIT);
+    bench.check();
 }
