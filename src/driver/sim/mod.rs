@@ -207,7 +207,8 @@ impl Driver for Sim {
 
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
         let pinning = self.shared.config.pinning;
-        let cost = pinning.call + Duration::from_nanos(transfer(bytes as u64, pinning.bandwidth));
+        let transfer = Duration::from_nanos(transfer(bytes as u64, pinning.bandwidth));
+        let cost = pinning.call.saturating_add(transfer);
         let mut turn = self.shared.begin(cost)?;
         if pinning.waits == PinningWaits::Device {
             turn.check_may_wait("allocate_host")?;

@@ -101,6 +101,12 @@ impl Task {
         let counted = if self.is_launch { self.places.len() } else { 1 };
         self.places.iter().take(counted).map(|place| place.bytes).sum()
     }
+
+    /// When piece `index` ends, of a task that starts at `start`: at the end of time, if its work takes longer.
+    pub(super) fn piece_end(&self, start: u64, index: u32) -> u64 {
+        let part = u128::from(self.work) * (u128::from(index) + 1) / u128::from(self.cuts.max(1));
+        start.saturating_add(self.setup).saturating_add(part as u64)
+    }
 }
 
 impl std::fmt::Debug for Task {

@@ -6,7 +6,6 @@
 use super::{
     queue::Running,
     shared::{Turn, nanos},
-    world::piece_end,
 };
 use crate::driver::{DriverError, DriverErrorKind};
 use std::{cmp::Reverse, time::Duration};
@@ -77,12 +76,12 @@ impl Turn<'_> {
                 let message = format!("the work panicked: {panic}");
                 self.lose(DriverError::new(DriverErrorKind::Lost, task.call, 719, message));
             } else if piece + 1 < task.cuts {
-                let next = start + task.setup + piece_end(task.work, piece + 1, task.cuts);
+                let next = task.piece_end(start, piece + 1);
                 self.schedule(next, queue);
             } else {
                 self.end_engine(queue, task.lane, at);
                 if task.latency > 0 {
-                    self.schedule(at + task.latency, queue);
+                    self.schedule(at.saturating_add(task.latency), queue);
                 } else {
                     self.end(queue, &task, at);
                 }

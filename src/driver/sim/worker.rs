@@ -3,7 +3,7 @@
 //! Work ends when the model says or when it has been done, whichever is later. A sleep that lasted too long is not
 //! added up: what follows begins, in the model, when it should have.
 
-use super::{queue::Task, shared::Shared, world::piece_end};
+use super::{queue::Task, shared::Shared};
 use crate::driver::{DriverError, DriverErrorKind};
 use std::{cell::Cell, sync::atomic::Ordering, thread, time::Duration};
 
@@ -39,7 +39,7 @@ pub(super) fn work(shared: &Shared, queue: usize) {
 fn perform(shared: &Shared, queue: usize, start: u64, mut task: Box<Task>) {
     let mut at = start;
     for piece in 0..task.cuts {
-        at = start + task.setup + piece_end(task.work, piece, task.cuts);
+        at = task.piece_end(start, piece);
         if task.moves {
             if let Err(panic) = task.job.step(piece, task.cuts) {
                 let message = format!("the work panicked: {panic}");
@@ -52,7 +52,7 @@ fn perform(shared: &Shared, queue: usize, start: u64, mut task: Box<Task>) {
     }
     shared.turn().end_engine(queue, task.lane, at);
     if task.latency > 0 {
-        at += task.latency;
+        at = at.saturating_add(task.latency);
         pace(shared, at);
     }
     shared.turn().end(queue, &task, at);

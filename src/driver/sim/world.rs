@@ -187,8 +187,7 @@ impl World {
         task.job.operands =
             task.places.iter().map(|&place| Operand { place, block: block(place.base) }).collect();
         self.meter.begin(task.lane, at);
-        let cuts = task.cuts;
-        let first = at + task.setup + piece_end(task.work, 0, cuts);
+        let first = task.piece_end(at, 0);
         let queue = &mut self.queues[index];
         queue.running = Some(Running { seq, start: at, done: 0, engine_end: None, task: Some(task) });
         match (&queue.worker, self.config.clock) {
@@ -306,9 +305,4 @@ impl World {
 pub(super) fn illegal(call: &'static str, at: u64, bytes: u64, why: &str) -> DriverError {
     let message = format!("illegal address {at:#x} ({bytes} bytes): {why}");
     DriverError::new(DriverErrorKind::Lost, call, 700, message)
-}
-
-/// When piece `index` of `cuts` is done, in work that takes `work` nanoseconds.
-pub(super) fn piece_end(work: u64, index: u32, cuts: u32) -> u64 {
-    (u128::from(work) * (u128::from(index) + 1) / u128::from(cuts.max(1))) as u64
 }

@@ -192,3 +192,18 @@ fn a_device_that_holds_no_bytes_takes_as_long_and_touches_nothing() {
     assert_eq!(device.busy().compute, micros(5) + Duration::from_nanos(22_369_622));
     assert!(device.peek(ptr, &mut [0]).is_err());
 }
+
+#[test]
+fn work_that_ends_beyond_all_time_overflowed() {
+    for device in both_clocks(&Config::new()) {
+        let queue = compute(&device);
+        let ptr = device.allocate(queue, 512).unwrap();
+        device.launch_host(queue, setter(micros(100), ptr, 512, 1)).unwrap();
+        device.launch_host(queue, setter(Duration::MAX, ptr, 512, 2)).unwrap();
+        device.launch_host(queue, setter(Duration::MAX, ptr, 512, 3)).unwrap();
+        let fence = device.record(queue).unwrap();
+        while device.advance() {}
+        let ends = device.caps().computed_clock;
+        assert_eq!((device.is_passed(fence).unwrap(), device.faults()), (ends, vec![]));
+    }
+}
