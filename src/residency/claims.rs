@@ -31,7 +31,8 @@ impl<C: WordCell + Clone> Core<C> {
     /// A closed word that was not claimed after all.
     pub(super) fn reopen(&mut self, slot: Slot) {
         if let Some(record) = self.records.get_mut(slot) {
-            record.cell.set(|word| word.with_closed(false));
+            let closed = record.ops > 0;
+            record.cell.set(|word| word.with_closed(closed));
             self.order.list(slot, record);
         }
     }

@@ -204,6 +204,8 @@ impl<C: WordCell + Clone> Core<C> {
         grant.stage = if grant.is_refused() { Stage::Victim } else { Stage::Hook };
         let at = self.grants.iter().take_while(|other| other.serial < grant.serial).count();
         self.grants.insert(at, grant);
+        // The budget may have fallen while the driver was asked.
+        self.shrink |= self.is_over_budget();
     }
 
     fn is_wanted(&self, grant: &Grant) -> bool {
