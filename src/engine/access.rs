@@ -138,11 +138,17 @@ impl Engine {
     /// The host copy a reader must see, if there is one; none inside if the contents are nobody's.
     fn host_source(&self, state: &State, slot: Slot, cell: &Cell) -> Option<Option<HostRange>> {
         let record = state.core.record(slot)?;
-        let spilled = record.cell.load().phase() == Phase::Spilled;
-        if cell.bytes == 0 || (spilled && record.host == HostCopy::None) {
+        if cell.bytes == 0 {
             return Some(None);
         }
-        if (spilled || state.core.host_is_current(slot)) && record.ops == 0 {
+        if record.ops > 0 {
+            return None;
+        }
+        let spilled = record.cell.load().phase() == Phase::Spilled;
+        if spilled && record.host == HostCopy::None {
+            return Some(None);
+        }
+        if spilled || state.core.host_is_current(slot) {
             return cell.host().map(Some);
         }
         None

@@ -139,6 +139,7 @@ impl Engine {
         let state = lock(&self.state);
         !state.due.is_empty()
             || !state.settling.is_empty()
+            || !state.refused_frees.is_empty()
             || !state.deadlines.is_empty()
             || state.core.gate_is_up()
     }

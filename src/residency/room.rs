@@ -98,8 +98,10 @@ impl<C: WordCell + Clone> Core<C> {
             let Some(record) = self.records.get(want.slot).filter(|record| !record.departed) else {
                 return Admit::Never(Failure::Misuse("a buffer of the request has been dropped"));
             };
+            // The host uses it: nothing may be queued ahead of that, or copied from under it.
+            let is_hosted = record.ops > 0 || (record.room.is_some() && record.holds > 0);
             // A launch taken ahead of time finds a victim gone, as it would in its turn.
-            if record.ops > 0 || (want.kept && record.claimed.is_some()) {
+            if is_hosted || (want.kept && record.claimed.is_some()) {
                 return Admit::NotYet;
             }
             if !record.present {
