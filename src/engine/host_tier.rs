@@ -69,6 +69,11 @@ impl HostTier {
         made.map(|block| HostRange::whole(Arc::new(block)))
     }
 
+    /// By how much a further block of `bytes` would pass the limit.
+    pub fn short(&self, bytes: u64) -> u64 {
+        lock(&self.blocks).used.saturating_add(bytes).saturating_sub(self.limit)
+    }
+
     /// Frees spare blocks until all is within the limit.
     fn make_way(&self) {
         let mut freed = Vec::new();

@@ -123,10 +123,23 @@ impl Engine {
     /// Takes a block of host memory.
     pub(super) fn host_block(&self, bytes: u64) -> Result<HostRange, Failure> {
         use crate::driver::DriverErrorKind::OutOfMemory;
-        self.host.take(&*self.driver, bytes as usize).map_err(|error| match error {
-            Some(error) if error.kind != OutOfMemory => self.failure(error),
-            _ => Failure::HostOutOfMemory { bytes: Bytes(bytes) },
-        })
+        loop {
+            match self.host.take(&*self.driver, bytes as usize) {
+                Ok(block) => return Ok(block),
+                Err(Some(error)) if error.kind != OutOfMemory => return Err(self.failure(error)),
+                Err(_) if self.give_up_clean(bytes) => {}
+                Err(_) => return Err(Failure::HostOutOfMemory { bytes: Bytes(bytes) }),
+            }
+        }
+    }
+
+    /// Gives up host copies that only save a later copy, if that makes room for `bytes` more.
+    fn give_up_clean(&self, bytes: u64) -> bool {
+        let short = self.host.short(bytes).max(1);
+        let mut state = lock(&self.state);
+        let enough = state.core.give_up_clean(Bytes(short));
+        self.route_all(&mut state);
+        enough
     }
 
     pub(super) fn give_back_host(&self, range: Option<HostRange>) {

@@ -2,7 +2,7 @@
 
 use super::{
     Bytes, Core, Decision, Failure, Phase, Policy, RequestId, Slot, Step, WordCell,
-    record::{Claim, HostCopy},
+    record::{Claim, HostCopy, Record},
 };
 
 impl<C: WordCell + Clone> Core<C> {
@@ -10,7 +10,7 @@ impl<C: WordCell + Clone> Core<C> {
     pub(super) fn claim(&mut self, slot: Slot, request: Option<RequestId>) {
         let serial = self.number();
         let Some(record) = self.records.get_mut(slot) else { return };
-        record.claimed = Some(Claim { request, serial, copied: false });
+        record.claimed = Some(Claim { request, grant: None, serial, copied: false });
         record.present = false;
         self.books.decided = self.books.decided.minus(record.bytes);
         if request.is_some() {
@@ -18,6 +18,14 @@ impl<C: WordCell + Clone> Core<C> {
         }
         self.claims.insert(serial, slot);
         self.try_release(slot);
+    }
+
+    /// As [`claim`](Core::claim), for a grant that the driver refused: it fails if the buffer cannot be copied out.
+    pub(super) fn claim_for_grant(&mut self, slot: Slot, serial: u64) {
+        self.claim(slot, None);
+        if let Some(claim) = self.records.get_mut(slot).and_then(|record| record.claimed.as_mut()) {
+            claim.grant = Some(serial);
+        }
     }
 
     /// A claim has ended, one way or another.
@@ -132,12 +140,16 @@ impl<C: WordCell + Clone> Core<C> {
         record.cell.set(|word| word.with_dirty(true));
         let claim = record.claimed;
         self.is_write_back_refused |= claim.is_none();
-        let waiting = record.spill_waiters.clone();
+        let waiting = std::mem::take(&mut record.spill_waiters);
         self.unclaim(slot);
         for id in waiting.into_iter().chain(claim.and_then(|claim| claim.request)) {
             if self.requests.get(id).is_some_and(|request| request.is_waiting()) {
                 self.fail(id, failure.clone());
             }
+        }
+        let serial = claim.and_then(|claim| claim.grant);
+        if let Some(grant) = self.grants.iter().find(|grant| Some(grant.serial) == serial).cloned() {
+            self.fail_grant(&grant, failure.clone());
         }
         self.fail_what_no_longer_fits(&failure);
         self.finish_drop(slot);
@@ -153,6 +165,35 @@ impl<C: WordCell + Clone> Core<C> {
                 return;
             }
         }
+    }
+
+    /// Gives up host copies of clean buffers, those last that are to be spilled first, until `bytes` bytes are free;
+    /// or none and false if there are not as many.
+    pub fn give_up_clean(&mut self, bytes: Bytes) -> bool {
+        let is_spare = |record: &Record<C>| {
+            let word = record.cell.load();
+            let unused = record.claimed.is_none() && record.copying.is_none() && record.holds == 0;
+            record.host == HostCopy::Held && word.phase() == Phase::Resident && !word.is_dirty() && unused
+        };
+        let spare = self.records.iter().filter(|(_, record)| is_spare(record));
+        let mut spare: Vec<_> = spare
+            .map(|(slot, record)| ((record.cell.load().stamp(), record.age), record.bytes, slot))
+            .collect();
+        if spare.iter().map(|&(_, bytes, _)| bytes).sum::<Bytes>() < bytes {
+            return false;
+        }
+        spare.sort_by_key(|&(used, ..)| std::cmp::Reverse(used));
+        let mut free = Bytes::ZERO;
+        for (_, bytes_of, slot) in spare {
+            if free >= bytes {
+                break;
+            }
+            let Some(record) = self.records.get(slot) else { continue };
+            record.cell.set(|word| word.with_dirty(true));
+            free = free.plus(bytes_of);
+            self.drop_host(slot);
+        }
+        true
     }
 
     pub(super) fn drop_host(&mut self, slot: Slot) {

@@ -57,7 +57,8 @@ impl<C: WordCell + Clone> Core<C> {
                 }
                 Stage::Victim => {
                     if let Some(slot) = self.order.take(&mut self.records) {
-                        self.claim(slot, None);
+                        let serial = self.grants.get(at).map(|grant| grant.serial).unwrap_or_default();
+                        self.claim_for_grant(slot, serial);
                         Stage::Room
                     } else if !self.claims.is_empty() || self.is_leaving() {
                         // Chosen for others, or dropped: room all the same once it is gone.

@@ -82,6 +82,8 @@ pub struct Record<C> {
 pub struct Claim {
     /// The request that needs its room; none if asked for by name, or since the budget fell.
     pub request: Option<RequestId>,
+    /// The refused grant that its room is for, by its serial.
+    pub grant: Option<u64>,
     /// The order of claims.
     pub serial: u64,
     /// Its copy out for this claim has ended, or none is needed.
