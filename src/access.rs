@@ -34,7 +34,7 @@ impl Steps for Read {
     type Output = Vec<u8>;
     const NAME: &'static str = "read";
 
-    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<Vec<u8>>> {
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<Vec<u8>>> {
         let device = self.view.buffer().device();
         let engine = device.engine();
         if self.op.is_none() {
@@ -46,7 +46,7 @@ impl Steps for Read {
             }
         }
         let Some(op) = &self.op else { return Poll::Pending };
-        let outcome = ready!(self.wait.poll(engine, op, cx));
+        let outcome = ready!(self.wait.poll(device.owner(), op, cx, patience));
         let bytes = op.take_block().map(|block| {
             let mut bytes = vec![0; self.view.len() as usize];
             if outcome.is_ok() {
@@ -67,6 +67,7 @@ impl Drop for Read {
         // A copy already queued goes on into the block, which lives until then; its place in the tier is given back
         // here, where no one will take it.
         if let Some(op) = self.op.take()
+            && op.cancel()
             && let Some(block) = op.take_block()
         {
             self.view.buffer().device().engine().host().give_back(block);
@@ -91,6 +92,7 @@ impl Change {
         &mut self,
         name: &str,
         cx: &mut Context<'_>,
+        patience: Option<Duration>,
         start: impl FnOnce(&Engine, &View) -> Result<Started<()>, Failure>,
     ) -> Poll<Result<()>> {
         let device = self.view.buffer().device();
@@ -102,7 +104,16 @@ impl Change {
             }
         }
         let Some(op) = &self.op else { return Poll::Pending };
-        Poll::Ready(ready!(self.wait.poll(device.engine(), op, cx)).map_err(failed))
+        Poll::Ready(ready!(self.wait.poll(device.owner(), op, cx, patience)).map_err(failed))
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        // What has not begun is not done.
+        if let Some(op) = self.op.take() {
+            op.cancel();
+        }
     }
 }
 
@@ -123,14 +134,14 @@ impl<D: AsRef<[u8]> + Unpin> Steps for Write<D> {
     type Output = ();
     const NAME: &'static str = "write";
 
-    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
         let bytes = self.data.as_ref();
         let view = &self.change.view;
         if bytes.len() as u64 > view.len() {
             let what = format!("{} bytes do not fit into {}", bytes.len(), view.len());
             return Poll::Ready(Err(Error::misuse(what).on(&view.buffer().device())));
         }
-        self.change.poll(Self::NAME, cx, |engine, view| {
+        self.change.poll(Self::NAME, cx, patience, |engine, view| {
             engine.start_write(view.buffer().cell(), view.offset(), bytes)
         })
     }
@@ -153,9 +164,9 @@ impl Steps for Fill {
     type Output = ();
     const NAME: &'static str = "fill";
 
-    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
         let value = self.value;
-        self.change.poll(Self::NAME, cx, |engine, view| {
+        self.change.poll(Self::NAME, cx, patience, |engine, view| {
             engine.start_fill(view.buffer().cell(), view.offset(), view.len(), value)
         })
     }

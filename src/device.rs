@@ -295,8 +295,8 @@ impl Steps for Idle {
     type Output = ();
     const NAME: &'static str = "idle";
 
-    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
-        let done = ready!(self.wait.poll(self.device.engine(), cx));
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
+        let done = ready!(self.wait.poll(self.device.owner(), cx, patience));
         Poll::Ready(done.map_err(|failure| Error::from_failure(&self.device, Self::NAME, failure)))
     }
 }

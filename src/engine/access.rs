@@ -27,7 +27,11 @@ pub enum Access {
 
 #[derive(Debug)]
 enum Progress {
+    /// Nothing has been done, and no one else need know if it is taken back.
     Pending,
+    /// It is being queued, or is.
+    Begun,
+    Cancelled,
     Done,
     Failed(Failure),
 }
@@ -48,6 +52,24 @@ impl HostOp {
     fn new(access: Access, offset: u64, bytes: u64, block: Option<HostRange>) -> Arc<HostOp> {
         let (block, progress) = (Mutex::new(block), Mutex::new(Progress::Pending));
         Arc::new(HostOp { access, offset, bytes, block, progress, event: Arc::new(Event::new()) })
+    }
+
+    /// It is to be done now; false if it was cancelled.
+    fn begin(&self) -> bool {
+        let mut progress = lock(&self.progress);
+        if let Progress::Pending = *progress {
+            *progress = Progress::Begun;
+        }
+        matches!(*progress, Progress::Begun)
+    }
+
+    /// No one waits for it any more: what has not begun is not done. False if it changes the buffer all the same.
+    pub fn cancel(&self) -> bool {
+        let mut progress = lock(&self.progress);
+        if let Progress::Pending = *progress {
+            *progress = Progress::Cancelled;
+        }
+        matches!(*progress, Progress::Cancelled) || matches!(self.access, Access::Read)
     }
 
     /// It has ended well. `ringing` is rung once the state lock is given up: wakers are the caller's.
@@ -88,7 +110,7 @@ impl HostOp {
     /// Whether it has ended, and how.
     pub fn outcome(&self) -> Option<Result<(), Failure>> {
         match &*lock(&self.progress) {
-            Progress::Pending => None,
+            Progress::Pending | Progress::Begun | Progress::Cancelled => None,
             Progress::Done => Some(Ok(())),
             Progress::Failed(failure) => Some(Err(failure.clone())),
         }
@@ -297,12 +319,13 @@ impl Engine {
 
     /// Does a host operation in the host copy, of a buffer that is spilled after all.
     pub(super) fn run_in_host_copy(&self, slot: Slot, cell: &Cell, op: &HostOp) {
+        let wanted = op.begin();
         let done = match op.access {
-            Access::Read => Ok(()),
-            Access::Write | Access::Fill(_) => self.make_host_copy(cell),
+            Access::Write | Access::Fill(_) if wanted => self.make_host_copy(cell),
+            _ => Ok(()),
         };
         let copy = cell.host();
-        if let (Ok(()), Some(copy)) = (&done, &copy) {
+        if let (Ok(()), Some(copy), true) = (&done, &copy, wanted) {
             op.apply(copy);
         }
         {
@@ -329,6 +352,14 @@ impl Engine {
     /// noted yet: then it comes behind all that is queued.
     pub(super) fn run_host(&self, slot: Slot, cell: &Arc<Cell>, op: &Arc<HostOp>, pinned: bool) {
         let reads = matches!(op.access, Access::Read);
+        if !op.begin() {
+            let mut state = lock(&self.state);
+            state.in_lane.remove(&slot);
+            state.core.end_op(slot, false);
+            drop(state);
+            self.give_back_host(op.take_block());
+            return;
+        }
         let queue = self.queue(if reads { SPILL } else { RESTORE });
         let at = cell.ptr().offset(op.offset);
         let block = lock(&op.block).clone();

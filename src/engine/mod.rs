@@ -7,6 +7,7 @@
 //! 4. A job's outcome is fed to the core under the state lock, and what that decides is routed before it is given up.
 
 pub mod access;
+mod alarm;
 mod cell;
 mod due;
 mod flags;
@@ -93,7 +94,7 @@ pub struct Engine {
     turning: Mutex<()>,
     ordering: Mutex<()>,
     host: HostTier,
-    bell: Event,
+    bell: Arc<Event>,
     activity: AtomicU64,
     jobs: AtomicU64,
     in_hook: AtomicBool,
@@ -131,7 +132,7 @@ impl Engine {
             turning: Mutex::new(()),
             ordering: Mutex::new(()),
             host,
-            bell: Event::new(),
+            bell: Arc::new(Event::new()),
             activity: AtomicU64::new(0),
             jobs: AtomicU64::new(0),
             in_hook: AtomicBool::new(false),
@@ -166,6 +167,9 @@ impl Engine {
 
     /// Makes a further compute queue; its place.
     pub fn add_compute_queue(&self) -> Result<Option<usize>, DriverError> {
+        if self.queues.iter().all(|place| place.get().is_some()) {
+            return Ok(None);
+        }
         let id: QueueId = self.driver.create_queue(QueueRole::Compute)?;
         for index in FURTHER..QUEUES {
             if self.queues[index].set(Queue::new(id, index)).is_ok() {

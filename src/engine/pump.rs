@@ -141,6 +141,7 @@ impl Engine {
             || !state.settling.is_empty()
             || !state.refused_frees.is_empty()
             || !state.deadlines.is_empty()
+            || !state.alarms.is_empty()
             || state.core.gate_is_up()
     }
 
@@ -225,13 +226,19 @@ impl Engine {
         }
     }
 
-    /// Fails requests whose time is over, and one that nothing but pins has kept waiting for too long.
+    /// Rings the alarms whose time has come; fails requests whose time is over, and one that nothing but pins has kept waiting for too long.
     fn fail_late(&self, state: &mut State) -> bool {
+        let now = self.driver.now();
+        let mut any = false;
+        while let Some(alarm) = state.alarms.first_entry().filter(|alarm| alarm.key().0 <= now) {
+            let event = alarm.remove();
+            state.ringing.push(event);
+            any = true;
+        }
         if state.deadlines.is_empty() && !state.core.gate_is_up() {
             state.stalled = None;
-            return false;
+            return any;
         }
-        let now = self.driver.now();
         let late: Vec<_> =
             state.deadlines.iter().filter(|&(_, &deadline)| deadline <= now).map(|(&id, _)| id).collect();
         for &id in &late {
@@ -240,7 +247,7 @@ impl Engine {
                 state.core.fail(id, Failure::TimedOut);
             }
         }
-        let mut any = !late.is_empty();
+        any |= !late.is_empty();
         state.stalled = match state.core.stalled() {
             Some(id) => match state.stalled {
                 Some((before, since)) if before == id => {
@@ -261,11 +268,18 @@ impl Engine {
         any
     }
 
+    /// How far computed time moves when nothing else does: to the next deadline, or to where a wait is a stall.
+    pub(crate) fn next_pause(&self) -> Option<Duration> {
+        let next = lock(&self.state).next_deadline().map(|at| at.saturating_sub(self.driver.now()));
+        let stall = self.settings.stall_after;
+        next.map_or(stall, |next| next.min(stall)).checked_add(Duration::from_nanos(1))
+    }
+
     /// How long the device's thread may rest before something has to be looked at again.
     pub(crate) fn patience(&self) -> Duration {
         let state = lock(&self.state);
         let now = self.driver.now();
-        let deadline = state.deadlines.values().min().copied();
+        let deadline = state.next_deadline();
         let stall = state.stalled.map(|(_, since)| since.saturating_add(self.settings.stall_after));
         let look = (state.core.gate_is_up() && stall.is_none()).then_some(now + Duration::from_millis(1));
         let refused = !state.refused_frees.is_empty() || self.look_again.load(Ordering::SeqCst);

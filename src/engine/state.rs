@@ -79,6 +79,8 @@ pub struct State {
     /// Buffers with a host operation in a lane: the next one of each waits for it, since lanes know no order.
     pub(super) in_lane: BTreeSet<Slot>,
     pub(super) deadlines: BTreeMap<RequestId, Duration>,
+    /// What is rung when.
+    pub(super) alarms: BTreeMap<(Duration, u64), Arc<Event>>,
     pub(super) stalled: Option<(RequestId, Duration)>,
     /// Who holds pins, where that is known.
     pub holders: BTreeMap<u64, Holder>,
@@ -107,6 +109,7 @@ impl State {
             deferred: VecDeque::new(),
             in_lane: BTreeSet::new(),
             deadlines: BTreeMap::new(),
+            alarms: BTreeMap::new(),
             stalled: None,
             holders: BTreeMap::new(),
             refused_frees: Vec::new(),
@@ -141,6 +144,12 @@ impl State {
                 panic!("the books do not balance: {imbalance}");
             }
         }
+    }
+
+    /// When the next wait with a deadline has to look again.
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        let alarm = self.alarms.keys().next().map(|&(at, _)| at);
+        self.deadlines.values().min().copied().into_iter().chain(alarm).min()
     }
 
     /// Nothing is under way.

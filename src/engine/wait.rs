@@ -4,6 +4,7 @@ use super::sync::{Event, EventListener};
 use super::{
     Cell, Engine, Owner,
     access::HostOp,
+    alarm::Alarm,
     state::Spec,
     sync::{Ordering, lock},
 };
@@ -91,8 +92,8 @@ impl Watch {
         if self.fruitless >= FRUITLESS.0 && since.elapsed() >= FRUITLESS.1 {
             self.start_over();
             engine.turn();
-            if let Some(longer) = engine.settings.stall_after.checked_add(Duration::from_nanos(1)) {
-                engine.driver.charge(longer);
+            if let Some(pause) = engine.next_pause() {
+                engine.driver.charge(pause);
                 engine.turn();
             }
         }
@@ -200,12 +201,22 @@ impl Drop for Wait {
 #[derive(Debug, Default)]
 pub struct OpWait {
     watch: Watch,
+    alarm: Alarm,
 }
 
 impl OpWait {
-    /// Waits for the operation's end.
-    pub fn poll(&mut self, engine: &Engine, op: &HostOp, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        self.watch.poll(engine, &op.event, cx, || op.outcome())
+    /// Waits for the operation's end, or for that of `patience` from the first poll on.
+    pub fn poll(
+        &mut self,
+        owner: &Arc<Owner>,
+        op: &HostOp,
+        cx: &mut Context<'_>,
+        patience: Option<Duration>,
+    ) -> Poll<Result<(), Failure>> {
+        self.alarm.set(owner, &op.event, patience);
+        let alarm = &self.alarm;
+        let late = || (alarm.is_over() && op.cancel()).then_some(Err(Failure::TimedOut));
+        self.watch.poll(&owner.engine, &op.event, cx, || op.outcome().or_else(late))
     }
 }
 
@@ -213,12 +224,22 @@ impl OpWait {
 #[derive(Debug, Default)]
 pub struct IdleWait {
     watch: Watch,
+    alarm: Alarm,
     until: Option<Vec<(usize, u64)>>,
 }
 
 impl IdleWait {
-    /// Waits until all that was queued at the first poll is done, and what followed from it.
-    pub fn poll(&mut self, engine: &Engine, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    /// Waits until all that was queued at the first poll is done, and what followed from it; or for the end of
+    /// `patience` from then on.
+    pub fn poll(
+        &mut self,
+        owner: &Arc<Owner>,
+        cx: &mut Context<'_>,
+        patience: Option<Duration>,
+    ) -> Poll<Result<(), Failure>> {
+        let engine = &*owner.engine;
+        self.alarm.set(owner, &engine.bell, patience);
+        let alarm = &self.alarm;
         if self.until.is_none() {
             let until: Vec<_> = engine.queues().map(|queue| (queue.index, queue.number())).collect();
             for &(index, number) in &until {
@@ -234,7 +255,8 @@ impl IdleWait {
                 return Some(Err(Failure::Lost));
             }
             let done = until.iter().all(|&(index, number)| engine.queue(index).done() >= number);
-            (done && engine.is_quiet()).then_some(Ok(()))
+            let late = || alarm.is_over().then_some(Err(Failure::TimedOut));
+            (done && engine.is_quiet()).then_some(Ok(())).or_else(late)
         })
     }
 }
