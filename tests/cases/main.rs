@@ -4,6 +4,7 @@
 mod aliases;
 mod bench;
 mod bytes;
+mod calls;
 mod counts;
 mod deadlock;
 mod pressure;
