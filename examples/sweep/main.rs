@@ -4,6 +4,7 @@
 //! `sweep --help` tells the options.
 
 mod api;
+mod budget;
 mod corrupt;
 mod cost;
 mod figures;
@@ -18,11 +19,12 @@ mod run;
 mod table;
 #[cfg(test)]
 mod tests;
+mod units;
 
 use api::{Async, Facade};
 use futures::FutureExt;
 use mesh::Mesh;
-use options::{Budget, Options, Request};
+use options::{Options, Request};
 use outcome::{Report, Run};
 use progress::Progress;
 use std::{
@@ -31,7 +33,7 @@ use std::{
     io::{self, Write},
     process::ExitCode,
 };
-use table::Size;
+use units::Size;
 
 /// What a sweep that came to its end found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,11 +131,7 @@ fn steps(mesh: &Mesh) -> usize {
 /// The budget is less than the arrays of one launch take.
 fn budget(options: &Options, unlimited: &Run) -> Result<Option<u64>, String> {
     let (peak, largest) = (unlimited.memory.peak, unlimited.largest);
-    let bytes = match options.budget {
-        Budget::Unlimited => return Ok(None),
-        Budget::Bytes(bytes) => bytes,
-        Budget::Percent(percent) => (peak as f64 * percent / 100.0) as u64,
-    };
+    let Some(bytes) = options.budget.bytes(peak) else { return Ok(None) };
     if bytes < largest.bytes {
         return Err(format!(
             "a budget of {bytes} bytes ({}) is too small: one launch, {}, needs {} bytes ({}) at least",

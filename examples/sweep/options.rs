@@ -1,5 +1,6 @@
 //! The command line of the sweep: what is asked for, or what is wrong with how it was asked.
 
+use crate::budget::Budget;
 use std::{ffi::OsString, path::PathBuf};
 
 pub const HELP: &str = "\
@@ -26,18 +27,6 @@ Exit status: 0 if the outputs of both runs are identical, 1 if not, 2 if there i
 /// Cells along the body of the default mesh.
 const DEFAULT_CELLS: usize = 80;
 
-const UNITS: [(&str, f64); 9] = [
-    ("b", 1.0),
-    ("kb", 1e3),
-    ("mb", 1e6),
-    ("gb", 1e9),
-    ("tb", 1e12),
-    ("kib", 1024.0),
-    ("mib", 1_048_576.0),
-    ("gib", 1_073_741_824.0),
-    ("tib", 1_099_511_627_776.0),
-];
-
 /// What is asked for.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
@@ -57,15 +46,6 @@ pub struct Options {
     pub json: bool,
     pub csv: Option<PathBuf>,
     pub self_test: Option<SelfTest>,
-}
-
-/// The most device memory of the second run.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Budget {
-    /// A part of the first run's peak.
-    Percent(f64),
-    Bytes(u64),
-    Unlimited,
 }
 
 /// What the second run does wrong on purpose.
@@ -154,27 +134,8 @@ fn text(flag: &str, value: OsString) -> Result<String, String> {
 }
 
 fn budget(text: &str) -> Result<Budget, String> {
-    if text == "none" {
-        return Ok(Budget::Unlimited);
-    }
-    let wrong = || format!("--budget {text}: give a part as 40%, bytes as 64MiB or 1500000, or none");
-    if let Some(percent) = text.strip_suffix('%') {
-        return number(percent).map(Budget::Percent).ok_or_else(wrong);
-    }
-    if let Ok(bytes) = text.parse() {
-        return Ok(Budget::Bytes(bytes));
-    }
-    let end = text.find(|letter: char| letter.is_ascii_alphabetic()).ok_or_else(wrong)?;
-    let (count, unit) = text.split_at(end);
-    let unit = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or_else(wrong)?;
-    let bytes = number(count.trim_end()).ok_or_else(wrong)? * unit.1;
-    if bytes < u64::MAX as f64 { Ok(Budget::Bytes(bytes as u64)) } else { Err(wrong()) }
-}
-
-/// A plain number that is not negative: no sign, exponent, infinity or other word.
-fn number(text: &str) -> Option<f64> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    text.parse().ok().filter(|number: &f64| plain && number.is_finite())
+    Budget::parse(text)
+        .ok_or_else(|| format!("--budget {text}: give a part as 40%, bytes as 64MiB or 1500000, or none"))
 }
 
 #[cfg(test)]

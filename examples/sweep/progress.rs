@@ -1,6 +1,6 @@
 //! How far the sweep is, on the standard error: a bar where that is a terminal, a line now and then where not.
 
-use crate::table::Size;
+use crate::units::Size;
 use std::{
     io::{self, IsTerminal, Write},
     time::{Duration, Instant},

@@ -1,40 +1,10 @@
 //! The report for people, and the table of steps for programs.
 
-use crate::outcome::{Report, Run, Step};
-use std::{
-    fmt::{self, Display},
-    io::{self, Write},
+use crate::{
+    outcome::{Report, Run, Step},
+    units::{Seconds, Size},
 };
-
-/// Bytes in binary units, in at most eight characters.
-#[derive(Clone, Copy, Debug)]
-pub struct Size(pub u64);
-
-impl Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        let mut size = self.0 as f64;
-        let mut unit = "B";
-        for larger in UNITS {
-            if size < 999.5 {
-                break;
-            }
-            (size, unit) = (size / 1024.0, larger);
-        }
-        let digits = if unit == "B" || size >= 99.95 { 0 } else { 1 };
-        f.pad(&format!("{size:.digits$} {unit}"))
-    }
-}
-
-/// Seconds, in at most eight characters.
-#[derive(Clone, Copy, Debug)]
-pub struct Seconds(pub f64);
-
-impl Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&if self.0 < 0.9995 { format!("{:.2} ms", self.0 * 1e3) } else { format!("{:.3} s", self.0) })
-    }
-}
+use std::io::{self, Write};
 
 /// Writes the report: the mesh, the two runs, the steps of the second, and whether the outputs are identical.
 pub fn write_report(out: &mut dyn Write, report: &Report, source: &str, budgeted: &Run) -> io::Result<()> {
@@ -114,28 +84,4 @@ pub fn write_csv(out: &mut dyn Write, steps: &[Step]) -> io::Result<()> {
         writeln!(out, "{name},{seconds},{peak_bytes},{spills},{restores},{spilled_bytes},{restored_bytes}")?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_and_seconds_keep_to_their_columns() {
-        for (bytes, wanted) in [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1023, "1.0 KiB"),
-            (1536, "1.5 KiB"),
-            (102_300, "99.9 KiB"),
-            (102_400, "100 KiB"),
-            (1_048_575, "1.0 MiB"),
-            (u64::MAX, "16.0 EiB"),
-        ] {
-            assert_eq!(Size(bytes).to_string(), wanted, "{bytes}");
-        }
-        assert_eq!(Seconds(0.0123456).to_string(), "12.35 ms");
-        assert_eq!(Seconds(0.9996).to_string(), "1.000 s");
-        assert_eq!(format!("{:>10}", Size(512)), "     512 B");
-    }
 }
