@@ -49,6 +49,8 @@ pub struct Span {
     pub lane: Lane,
     /// What it was: the call's name, or the kernel's label.
     pub label: &'static str,
+    /// Where on the device: of a copy with the host, its first byte; else the first argument's.
+    pub ptr: crate::driver::DevicePtr,
     /// Bytes moved; of a kernel, the bytes of its arguments.
     pub bytes: u64,
     /// When the engine began, since the device was opened.

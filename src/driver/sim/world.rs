@@ -14,7 +14,7 @@ use super::{
     queue::{Op, Queue, Queued, Running, Task},
     table::Table,
 };
-use crate::driver::{DriverError, DriverErrorKind, Fence, QueueId, Result};
+use crate::driver::{DevicePtr, DriverError, DriverErrorKind, Fence, QueueId, Result};
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, VecDeque},
@@ -247,6 +247,10 @@ impl World {
                 queue: QueueId(index as u32),
                 lane: task.lane,
                 label: task.label,
+                ptr: task
+                    .places
+                    .first()
+                    .map_or(DevicePtr::NULL, |place| DevicePtr(place.base + place.offset)),
                 bytes: task.bytes(),
                 start: Duration::from_nanos(running.start),
                 end: Duration::from_nanos(running.engine_end.unwrap_or(at)),

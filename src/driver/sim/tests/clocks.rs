@@ -63,6 +63,7 @@ fn both_directions_and_kernels_run_at_the_same_time() {
     assert_eq!(busy.copy_while_compute, copy - five);
     let spans = device.spans();
     assert_eq!(spans.iter().map(|span| span.label).collect::<Vec<_>>(), ["kernel", "copy_out", "copy_in"]);
+    assert_eq!(spans.iter().map(|span| span.ptr).collect::<Vec<_>>(), ptrs);
     assert_eq!(spans[1].end - spans[1].start, copy);
 }
 
