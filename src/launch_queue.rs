@@ -60,7 +60,7 @@ struct Shared {
     device: Device,
     state: Mutex<State>,
     turn: Mutex<()>,
-    event: Event,
+    event: Arc<Event>,
 }
 
 #[derive(Debug, Default)]
@@ -79,7 +79,7 @@ impl Device {
     /// A queue of launches that prepares up to `look_ahead` of them while earlier ones run. With none, each is queued
     /// before the next is prepared.
     pub fn launch_queue(&self, look_ahead: usize) -> LaunchQueue {
-        let (state, turn, event) = (Mutex::default(), Mutex::default(), Event::new());
+        let (state, turn, event) = (Mutex::default(), Mutex::default(), Arc::new(Event::new()));
         let shared = Arc::new(Shared { device: self.clone(), state, turn, event });
         let launcher: Weak<Shared> = Arc::downgrade(&shared);
         self.engine().add_launcher(launcher);
@@ -171,7 +171,7 @@ impl Shared {
         let wants = usage::wants(&used, true);
         {
             let mut state = lock(&self.state);
-            let request = engine.ask_kept(wants);
+            let request = engine.ask_kept(wants, &self.event);
             state.entries.push_back(Entry { request, uses, work });
         }
         engine.change(|_| ());
@@ -217,6 +217,7 @@ impl Launcher for Shared {
             let Ok(turn) = self.turn.try_lock() else { break };
             while let Some((entry, prepared)) = self.take_ended() {
                 let request = entry.request;
+                engine.unbell(request);
                 let is_prepared = prepared.is_ok();
                 if let Err(error) = prepared.and_then(|()| self.submit(entry)) {
                     lock(&self.state).errors.push_back(error);
@@ -237,7 +238,9 @@ impl Drop for LaunchQueue {
     /// Launches not queued yet are not queued at all.
     fn drop(&mut self) {
         let entries = std::mem::take(&mut lock(&self.shared.state).entries);
-        self.shared.device.engine().change(|core| {
+        let engine = self.shared.device.engine();
+        entries.iter().for_each(|entry| engine.unbell(entry.request));
+        engine.change(|core| {
             for entry in entries.iter().rev() {
                 core.cancel(entry.request);
             }

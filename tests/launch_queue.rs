@@ -1,7 +1,12 @@
 //! Launches taken ahead of time: in order, with the same victims, and with copies hidden behind kernels.
 
 use std::{
-    sync::{Arc, Mutex},
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Wake, Waker},
     time::Duration,
 };
 use tack_residency::{
@@ -215,5 +220,36 @@ fn a_launch_taken_up_within_the_closure_of_another_was_refused() {
         queue.flush().wait().expect("queued once the other is");
         assert_eq!(b.read().wait().expect("read"), vec![7; 4096]);
         device.check().expect("the books balance");
+    }
+}
+
+#[test]
+fn a_launch_that_asked_for_the_hook_later_told_no_one() {
+    let hook = |_| ();
+    let device = Device::options().budget(2 * 4096).on_memory_pressure(hook).open("sim").expect("opened");
+    let [a, b, c] = [4096; 3].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+    let guards = [&c, &b].map(|buffer| buffer.ensure_resident().wait().expect("resident"));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut ahead = Box::pin(device.alloc(4096));
+    assert!(ahead.as_mut().poll(&mut cx).is_pending());
+    let mut queue = device.launch_queue(4);
+    let work = |run: &Run<'_>| run.host_kernel(Duration::ZERO, |_| ());
+    queue.push([Use::read(&a)], work).try_now().expect("taken");
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(woken.clone());
+    let mut flush = Box::pin(queue.flush());
+    assert!(flush.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(ahead);
+    assert!(woken.0.load(Ordering::SeqCst), "it is its turn to ask");
+    drop(guards);
+    futures::executor::block_on(flush).expect("queued");
+}
+
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }

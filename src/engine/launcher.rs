@@ -86,14 +86,21 @@ impl Engine {
         }
     }
 
-    /// Asks for the buffers of a launch that keeps them; without a wait of its own.
-    pub fn ask_kept(&self, wants: Vec<Want>) -> RequestId {
+    /// Asks for the buffers of a launch that keeps them; without a wait of its own. `bell`
+    /// is rung when the caller's hook is to be run for it.
+    pub fn ask_kept(&self, wants: Vec<Want>, bell: &Arc<Event>) -> RequestId {
         let mut state = lock(&self.state);
         let id = state.core.ask(Ask::Uses(wants), self.stamp());
+        state.bells.insert(id, bell.clone());
         if state.lost.is_some() {
             state.core.fail(id, Failure::Lost);
         }
         id
+    }
+
+    /// The launch that asked has ended, or is taken back.
+    pub fn unbell(&self, id: RequestId) {
+        lock(&self.state).bells.remove(&id);
     }
 
     /// How a request has ended, if it has; looks alone.
