@@ -8,15 +8,16 @@ pub struct Content {
     values: Vec<Option<u8>>,
     version: u64,
     contested: Vec<Range<usize>>,
+    taken_back: Vec<Range<usize>>,
 }
 
 impl Content {
     pub fn zeroed(len: usize) -> Content {
-        Content { values: vec![Some(0); len], version: 0, contested: Vec::new() }
+        Content { values: vec![Some(0); len], version: 0, contested: Vec::new(), taken_back: Vec::new() }
     }
 
     pub fn unknown(len: usize) -> Content {
-        Content { values: vec![None; len], version: 0, contested: Vec::new() }
+        Content { values: vec![None; len], version: 0, contested: Vec::new(), taken_back: Vec::new() }
     }
 
     pub fn get(&self, range: Range<usize>) -> Vec<Option<u8>> {
@@ -45,6 +46,27 @@ impl Content {
     pub fn forget(&mut self, range: Range<usize>) {
         self.values[range].fill(None);
         self.version += 1;
+    }
+
+    /// A change that waited was cancelled: whether it was made is not known, nor what reads behind it give.
+    pub fn take_back(&mut self, range: Range<usize>) {
+        self.forget(range.clone());
+        self.taken_back.push(range);
+    }
+
+    /// How many changes were cancelled so far.
+    pub fn cancelled(&self) -> usize {
+        self.taken_back.len()
+    }
+
+    /// Takes out of `known`, the bytes from `start` on at an earlier time, what changes cancelled since then made
+    /// doubtful.
+    pub fn doubt(&self, since: usize, start: usize, known: &mut [Option<u8>]) {
+        for range in &self.taken_back[since..] {
+            for (at, known) in (start..).zip(known.iter_mut()) {
+                *known = known.filter(|_| !range.contains(&at));
+            }
+        }
     }
 
     pub fn len(&self) -> usize {

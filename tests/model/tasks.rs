@@ -115,9 +115,11 @@ pub async fn alloc(world: Rc<World>, bytes: u64, cleared: bool, fixed: bool, pat
 
 pub async fn read(world: Rc<World>, part: Part) {
     let since = world.now.get();
-    let known = part.known();
+    let mut known = part.known();
+    let cancelled = part.held.content.borrow().cancelled();
     match part.view().read().await {
         Ok(read) => {
+            part.held.content.borrow().doubt(cancelled, part.range.start, &mut known);
             if let Some(at) = first_wrong(&read, &known) {
                 let around = at.saturating_sub(4)..(at + 8).min(read.len());
                 let (read, known) = (&read[around.clone()], &known[around]);
@@ -187,7 +189,7 @@ pub async fn change(world: Rc<World>, part: Part, data: Option<Vec<u8>>, value: 
             impl Drop for Cancelled<'_> {
                 fn drop(&mut self) {
                     if !self.1 {
-                        self.0.forget();
+                        self.0.held.content.borrow_mut().take_back(self.0.range.clone());
                     }
                 }
             }
