@@ -21,6 +21,7 @@ impl Engine {
     /// Hands on a job for a buffer whose word is closed, once launches that began to be queued before that are.
     /// Called under the state lock.
     pub(super) fn push_settled(&self, state: &mut State, cell: &Arc<Cell>, lane: usize, job: Job) {
+        self.track();
         if cell.load().pins() > 0 {
             let begun = self.compute_queues().map(|queue| (queue.index, queue.begun())).collect();
             state.settling.push_back(Settling { begun, lane, job });

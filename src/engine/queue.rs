@@ -27,6 +27,9 @@ pub struct Queue {
     pub index: usize,
     places: [Place; PLACES],
     begun: AtomicU64,
+    /// Which launches have begun to be queued and are not yet: a count of each would take a later one's end for an
+    /// earlier one's.
+    open: Mutex<Vec<u64>>,
     queued: AtomicU64,
     done: AtomicU64,
     base: AtomicU64,
@@ -83,6 +86,7 @@ impl Queue {
             index,
             places: std::array::from_fn(|_| Place(AtomicU32::new(0))),
             begun: AtomicU64::new(0),
+            open: Mutex::new(Vec::new()),
             queued: AtomicU64::new(0),
             done: AtomicU64::new(0),
             base: AtomicU64::new(0),
@@ -110,25 +114,29 @@ impl Queue {
     /// Whether every launch that had begun before the flags said that uses are noted is queued, and those that were
     /// the `begun`-th and before.
     pub fn is_settled(&self, begun: u64) -> bool {
-        self.queued() >= begun && self.places.iter().all(|place| place.0.load(Ordering::SeqCst) == 0)
+        lock(&self.open).iter().all(|&launch| launch > begun)
+            && self.places.iter().all(|place| place.0.load(Ordering::SeqCst) == 0)
     }
 
-    /// Someone is about to queue work.
-    #[inline]
-    pub fn begin(&self) {
-        self.begun.fetch_add(1, Ordering::SeqCst);
+    /// Someone is about to queue a launch; which one that is, for [`end`](Queue::end).
+    pub fn begin(&self) -> u64 {
+        let mut open = lock(&self.open);
+        let launch = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
+        open.push(launch);
+        launch
     }
 
-    /// The work is queued, or was not; draws its number.
-    #[inline]
-    pub fn end(&self) -> u64 {
-        self.queued.fetch_add(1, Ordering::SeqCst) + 1
+    /// The launch is queued, or was not; draws its number.
+    pub fn end(&self, launch: u64) -> u64 {
+        let number = self.queued.fetch_add(1, Ordering::SeqCst) + 1;
+        lock(&self.open).retain(|&other| other != launch);
+        number
     }
 
-    /// Work queued by a single call.
+    /// Draws the number of work queued by a single call.
     pub fn number(&self) -> u64 {
-        self.begin();
-        self.end()
+        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.queued.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// How much work has begun to be queued.

@@ -23,9 +23,17 @@ pub struct Submitting<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> {
     engine: &'e Engine,
     queue: &'e Queue,
     uses: U,
-    /// The place taken on the queue, if uses were not noted when this began.
-    place: Option<usize>,
+    begun: Begun,
     _ordering: Option<Ordering<'e>>,
+}
+
+/// How the queue knows that a launch is being queued.
+#[derive(Clone, Copy, Debug)]
+enum Begun {
+    /// By the place taken on it: uses were not noted when this began.
+    Place(usize),
+    /// By its turn among the launches begun.
+    Launch(u64),
 }
 
 /// With more than one compute queue, launches are queued one at a time, so that those that share a buffer are in order.
@@ -57,8 +65,11 @@ impl Engine {
     {
         let queue = self.queue(index);
         let place = queue.enter();
-        if place.is_some() && !self.flags.has(Flags::TRACK | Flags::LOST | Flags::MULTI) {
-            return Ok(Submitting { engine: self, queue, uses, place, _ordering: None });
+        if let Some(place) = place
+            && !self.flags.has(Flags::TRACK | Flags::LOST | Flags::MULTI)
+        {
+            let begun = Begun::Place(place);
+            return Ok(Submitting { engine: self, queue, uses, begun, _ordering: None });
         }
         self.begin_numbered(queue, place, uses)
     }
@@ -74,20 +85,30 @@ impl Engine {
     where
         U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone,
     {
-        queue.begin();
+        let mut launch = queue.begin();
         if let Some(place) = place {
             queue.leave(place);
         }
-        match self.order_launch(queue, uses.clone()) {
-            Ok(ordering) => Ok(Submitting { engine: self, queue, uses, place: None, _ordering: ordering }),
+        match self.order_launch(queue, &mut launch, uses.clone()) {
+            Ok(_ordering) => {
+                Ok(Submitting { engine: self, queue, uses, begun: Begun::Launch(launch), _ordering })
+            }
             Err(failure) => {
-                queue.end();
+                queue.end(launch);
+                if self.flags.has(Flags::SETTLE) {
+                    self.pump();
+                }
                 Err(failure)
             }
         }
     }
 
-    fn order_launch<'e, U>(&'e self, queue: &Queue, uses: U) -> Result<Option<Ordering<'e>>, Failure>
+    fn order_launch<'e, U>(
+        &'e self,
+        queue: &Queue,
+        launch: &mut u64,
+        uses: U,
+    ) -> Result<Option<Ordering<'e>>, Failure>
     where
         U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone,
     {
@@ -96,9 +117,9 @@ impl Engine {
         }
         while uses.clone().any(|(cell, _)| cell.load().is_closed()) {
             // A host operation decided earlier comes first; it may be waiting for this very launch to stand back.
-            queue.end();
+            queue.end(*launch);
             self.stand_back(|| uses.clone().any(|(cell, _)| cell.load().is_closed()));
-            queue.begin();
+            *launch = queue.begin();
         }
         let turn = if self.flags.has(Flags::MULTI) {
             if IN_ORDER.replace(true) {
@@ -141,9 +162,12 @@ impl<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> Submitting<'e, U> {
     /// Notes the uses, if that was asked for meanwhile, and has whoever waits for this launch go on.
     #[cold]
     fn end_noted(&self) {
-        let number = if self.place.is_some() { self.queue.number() } else { self.queue.end() };
+        let number = match self.begun {
+            Begun::Place(_) => self.queue.number(),
+            Begun::Launch(launch) => self.queue.end(launch),
+        };
         self.engine.note_launch(self.queue, number, self.uses.clone());
-        if let Some(place) = self.place {
+        if let Begun::Place(place) = self.begun {
             self.queue.leave(place);
         }
         if self.engine.flags.has(Flags::SETTLE) {
@@ -155,9 +179,11 @@ impl<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> Submitting<'e, U> {
 impl<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> Drop for Submitting<'e, U> {
     #[inline]
     fn drop(&mut self) {
-        match self.place {
+        match self.begun {
             // Whoever set a flag after this look finds the launch queued; the device's thread looks at the place again.
-            Some(place) if !self.engine.flags.has(Flags::TRACK | Flags::SETTLE) => self.queue.leave(place),
+            Begun::Place(place) if !self.engine.flags.has(Flags::TRACK | Flags::SETTLE) => {
+                self.queue.leave(place)
+            }
             _ => self.end_noted(),
         }
     }

@@ -1,7 +1,7 @@
 //! Device memory handed to admitted requests, in turn, as the device has it; and the way out when the driver refuses.
 
 use super::{
-    Ask, Bytes, Core, Decision, Failure, Outcome, RequestId, WordCell,
+    Ask, Bytes, Core, Decision, Failure, Outcome, Request, RequestId, WordCell,
     decision::{Grant, GrantFor, Stage},
     record::Place,
 };
@@ -210,7 +210,7 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     fn is_wanted(&self, grant: &Grant) -> bool {
-        self.asker(grant).is_some_and(|id| self.requests.get(id).is_some())
+        self.asker(grant).is_some_and(|id| self.requests.get(id).is_some_and(Request::is_waiting))
     }
 
     /// With nothing left to spill for the first grant: a later request that waits gives its pins up, or the grant
