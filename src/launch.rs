@@ -298,7 +298,7 @@ impl Run<'_> {
     }
 }
 
-/// The steps of [`Buffer::copy_to`].
+/// The steps of [`Buffer::copy_to`](crate::Buffer::copy_to).
 #[derive(Debug)]
 pub struct CopyTo {
     from: View,

@@ -66,7 +66,15 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     entries: VecDeque<Entry>,
+    /// A launch has left `entries` and its work is not queued yet.
+    queueing: bool,
     errors: VecDeque<Error>,
+}
+
+impl State {
+    fn waiting(&self) -> usize {
+        self.entries.len() + usize::from(self.queueing)
+    }
 }
 
 struct Entry {
@@ -137,7 +145,7 @@ impl LaunchQueue {
 
     /// How many launches wait to be queued.
     pub fn len(&self) -> usize {
-        lock(&self.shared.state).entries.len()
+        lock(&self.shared.state).waiting()
     }
 
     /// Whether none waits.
@@ -155,7 +163,7 @@ impl LaunchQueue {
             let mut state = lock(&shared.state);
             match state.errors.pop_front() {
                 Some(error) => Some(Err(error)),
-                None => (state.entries.len() <= keep).then_some(Ok(())),
+                None => (state.waiting() <= keep).then_some(Ok(())),
             }
         })
     }
@@ -188,6 +196,7 @@ impl Shared {
         let mut state = lock(&self.state);
         let ended = engine.ended(state.entries.front()?.request)?;
         let entry = state.entries.pop_front()?;
+        state.queueing = true;
         Some((entry, ended.map_err(|failure| Error::from_failure(&self.device, "push", failure))))
     }
 
@@ -219,8 +228,11 @@ impl Launcher for Shared {
                 let request = entry.request;
                 engine.unbell(request);
                 let is_prepared = prepared.is_ok();
-                if let Err(error) = prepared.and_then(|()| self.submit(entry)) {
-                    lock(&self.state).errors.push_back(error);
+                let submitted = prepared.and_then(|()| self.submit(entry));
+                {
+                    let mut state = lock(&self.state);
+                    state.queueing = false;
+                    state.errors.extend(submitted.err());
                 }
                 engine.change(
                     |core| if is_prepared { core.release_kept(request) } else { core.cancel(request) },

@@ -5,6 +5,7 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     task::{Context, Wake, Waker},
     time::Duration,
@@ -243,6 +244,28 @@ fn a_launch_that_asked_for_the_hook_later_told_no_one() {
     assert!(woken.0.load(Ordering::SeqCst), "it is its turn to ask");
     drop(guards);
     futures::executor::block_on(flush).expect("queued");
+}
+
+#[test]
+fn a_flush_ended_while_the_last_launch_was_being_queued() {
+    let device = Device::options().budget(4096).open("sim").expect("opened");
+    let [a, _b] = [4096; 2].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+    let (begun, is_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    let mut queue = device.launch_queue(1);
+    let work = move |run: &Run<'_>| {
+        begun.send(()).expect("the test waits");
+        may_go_on.recv().expect("the test lives");
+        run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().fill(7))
+    };
+    queue.push([Use::write(&a)], work).try_now().expect("taken");
+    is_begun.recv().expect("the device's own thread queues it");
+    assert_eq!(queue.len(), 1);
+    assert!(queue.flush().try_now().is_err(), "its work has not returned");
+    assert!(queue.flush_uses(&a).try_now().is_err(), "its work has not returned");
+    go_on.send(()).expect("the work waits");
+    queue.flush().wait().expect("queued");
+    assert_eq!(a.read().wait().expect("read"), vec![7; 4096]);
 }
 
 #[derive(Default)]
