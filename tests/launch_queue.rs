@@ -12,7 +12,11 @@ use std::{
 };
 use tack_residency::{
     Buffer, Device, ErrorKind, MemoryInfo, Run, Use,
-    driver::sim::{Config, Contents, Sim},
+    driver::{
+        DriverErrorKind,
+        fault::{Call, Effect, Fault, Step},
+        sim::{Config, Contents, Sim},
+    },
 };
 
 const MIB: u64 = 1 << 20;
@@ -266,6 +270,71 @@ fn a_flush_ended_while_the_last_launch_was_being_queued() {
     go_on.send(()).expect("the work waits");
     queue.flush().wait().expect("queued");
     assert_eq!(a.read().wait().expect("read"), vec![7; 4096]);
+}
+
+#[test]
+fn a_launch_was_lost_when_the_hook_dropped_its_buffers_handle() {
+    let dropped: Arc<Mutex<Option<Buffer>>> = Arc::default();
+    let in_hook = dropped.clone();
+    let hook = move |_| drop(in_hook.lock().expect("not poisoned").take());
+    let device = Device::options().budget(2 * 4096).on_memory_pressure(hook).open("sim").expect("opened");
+    let [a, b, c] = [4096; 3].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+    let guards = [&c, &b].map(|buffer| buffer.ensure_resident().wait().expect("resident"));
+    let mut queue = device.launch_queue(4);
+    let ran = Arc::new(AtomicBool::new(false));
+    let note = ran.clone();
+    let work =
+        move |run: &Run<'_>| run.host_kernel(Duration::ZERO, move |_| note.store(true, Ordering::SeqCst));
+    let push = queue.push([Use::read(&a)], work);
+    *dropped.lock().expect("not poisoned") = Some(a);
+    push.try_now().expect("taken");
+    assert!(queue.flush().try_now().is_err(), "guards stand in the way");
+    assert!(dropped.lock().expect("not poisoned").is_none(), "the hook has run");
+    drop(guards);
+    queue.flush().wait().expect("queued");
+    device.idle().wait().expect("all done");
+    assert!(ran.load(Ordering::SeqCst));
+    device.check().expect("the books balance");
+    drop((b, c));
+    device.idle().wait().expect("all done");
+    assert_eq!(device.memory_info().in_use, 0);
+}
+
+#[test]
+fn a_launch_that_gave_way_to_a_refused_one_was_lost_with_its_handles() {
+    let sim = Sim::open(Config::profile("pcie4").expect("a profile")).expect("opened");
+    let refuse = Effect::Refuse(DriverErrorKind::OutOfMemory);
+    // Five for the buffers; then the first launch's, again after a trim, and again once all else is on its way.
+    let fault = Fault::new(sim, (5..8).map(|nth| Step::new(Call::Allocate, nth, refuse)));
+    let device = Device::options().budget(3 * MIB).open_driver("sim", fault).expect("opened");
+    let [a, c, x, y, d] = [1u8, 2, 3, 4, 5].map(|value| {
+        let buffer = device.alloc(MIB).wait().expect("a buffer");
+        buffer.fill(value).wait().expect("filled");
+        buffer
+    });
+    device.idle().wait().expect("two are spilled");
+    let sums: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let mut queue = device.launch_queue(4);
+    for uses in [vec![Use::read(&a)], vec![Use::read(&c), Use::read(&d)]] {
+        let sums = sums.clone();
+        let add = move |run: &Run<'_>| {
+            run.host_kernel(Duration::ZERO, move |args| {
+                let sum = args.iter().map(|arg| u32::from(arg.bytes()[0])).sum();
+                sums.lock().expect("not poisoned").push(sum);
+            })
+        };
+        queue.push(uses, add).try_now().expect("taken");
+    }
+    assert_eq!(queue.len(), 2, "both wait for the copies of their victims");
+    drop((a, c, d));
+    queue.flush().wait().expect("both are queued");
+    device.idle().wait().expect("all done");
+    assert_eq!(*sums.lock().expect("not poisoned"), [1, 2 + 5]);
+    device.check().expect("the books balance");
+    drop((x, y));
+    device.idle().wait().expect("all done");
+    let info = device.memory_info();
+    assert_eq!((info.in_use, info.spilled), (0, 0));
 }
 
 #[derive(Default)]

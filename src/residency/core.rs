@@ -131,7 +131,8 @@ impl<C: WordCell + Clone> Core<C> {
             return None;
         }
         self.requests.queue.iter().copied().find(|&id| {
-            self.requests.get(id).is_some_and(|request| matches!(request.outcome, Outcome::Queued))
+            let request = self.requests.get(id);
+            request.is_some_and(|request| matches!(request.outcome, Outcome::Queued) && !request.is_note())
         })
     }
 

@@ -136,6 +136,24 @@ impl<C: WordCell + Clone> Core<C> {
         self.finish_drop(slot);
     }
 
+    /// A dropped buffer that left the decided book comes back into it; false if it did not leave.
+    pub(super) fn come_back(&mut self, slot: Slot) -> bool {
+        let Some(record) = self.records.get_mut(slot).filter(|record| record.departed && !record.settled)
+        else {
+            return false;
+        };
+        record.departed = false;
+        if !record.present {
+            record.present = true;
+            self.books.decided = self.books.decided.plus(record.bytes);
+        }
+        if record.cell.load().phase() != Phase::Spilled {
+            self.list(slot);
+        }
+        self.shrink |= self.is_over_budget();
+        true
+    }
+
     /// A launch that kept its buffers has ended, queued or not.
     pub fn release_kept(&mut self, id: RequestId) {
         let Some(Request { ask: Ask::Uses(wants), .. }) = self.take_request(id) else { return };

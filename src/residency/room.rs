@@ -20,7 +20,9 @@ impl<C: WordCell + Clone> Core<C> {
                 self.requests.unqueue(id);
                 continue;
             };
-            if matches!(request.outcome, Outcome::AskHook) {
+            if matches!(request.outcome, Outcome::AskHook)
+                || (request.is_note() && self.is_kept_before(index))
+            {
                 index = index.saturating_add(1);
                 continue;
             }
@@ -52,6 +54,12 @@ impl<C: WordCell + Clone> Core<C> {
             }
         }
         false
+    }
+
+    /// Whether a launch taken ahead of time, that notes must not come before, asks the caller's hook ahead of a place.
+    fn is_kept_before(&self, index: usize) -> bool {
+        let mut before = self.requests.queue.iter().take(index);
+        before.any(|&id| self.requests.get(id).is_some_and(|request| request.keeps(None)))
     }
 
     /// Whether the wait is for an operation or a launch being queued, not for room.
@@ -270,8 +278,20 @@ impl<C: WordCell + Clone> Core<C> {
         self.grants.iter().rev().find_map(|grant| self.asker(grant))
     }
 
-    /// Takes all back that an admitted request was given, and puts it first among those that wait.
+    /// Takes all back that an admitted request was given, and puts it first among those that wait; buffers that it
+    /// keeps and that have left the books come back into them, to leave once it is admitted anew.
     pub(super) fn requeue(&mut self, id: RequestId) {
+        let kept: Vec<Slot> = match self.requests.get(id).map(|request| &request.ask) {
+            Some(Ask::Uses(wants)) => wants.iter().filter(|want| want.kept).map(|want| want.slot).collect(),
+            _ => Vec::new(),
+        };
+        for slot in kept {
+            if self.come_back(slot) {
+                let note = self.ask(Ask::Drop(slot), 0);
+                self.requests.unqueue(note);
+                self.requests.queue.push_front(note);
+            }
+        }
         self.abandon(id);
         if let Some(request) = self.requests.get_mut(id) {
             request.outcome = Outcome::Queued;
