@@ -154,7 +154,7 @@ impl Buffer {
     /// Says that its contents are not needed any more: until they are written again, neither spilling nor restoring
     /// it copies anything, and what a read gives is not specified.
     pub fn discard(&self) {
-        self.cell.owner.engine.change(|core| core.discard(self.cell.slot()));
+        self.cell.engine.change(|core| core.discard(self.cell.slot()));
     }
 
     pub(crate) fn wrap(device: &Device, ptr: DevicePtr, bytes: u64) -> Result<Buffer> {
@@ -188,7 +188,7 @@ impl Clone for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let engine = &self.cell.owner.engine;
+        let engine = &self.cell.engine;
         engine.drop_handle(&self.cell);
     }
 }

@@ -66,7 +66,7 @@ impl Device {
     }
 
     pub(crate) fn of(cell: &Cell) -> Device {
-        Device { owner: cell.owner.clone() }
+        Device { owner: cell.owner().expect("a buffer keeps its device while it has a handle") }
     }
 
     pub(crate) fn owner(&self) -> &Arc<Owner> {
@@ -187,7 +187,7 @@ impl Device {
 
     #[inline]
     pub(crate) fn is_of(&self, cell: &Cell) -> bool {
-        Arc::ptr_eq(&self.owner, &cell.owner)
+        Arc::ptr_eq(&self.owner.engine, &cell.engine)
     }
 }
 

@@ -109,7 +109,7 @@ impl Residency {
 impl Drop for Residency {
     fn drop(&mut self) {
         let cell = self.view.buffer().cell();
-        let engine = &cell.owner.engine;
+        let engine = &cell.engine;
         if let Some(queue) = self.used_on {
             engine.note_foreign_use(cell, queue);
         }
@@ -139,7 +139,7 @@ impl Steps for MakeExport {
     fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<Export>> {
         let guard = ready!(self.resident.poll_inner(cx, patience))?;
         let buffer = guard.view.buffer().clone();
-        buffer.cell().owner.engine.begin_export(buffer.cell());
+        buffer.cell().engine.begin_export(buffer.cell());
         drop(guard);
         Poll::Ready(Ok(Export { buffer, used_on: None }))
     }

@@ -1,6 +1,7 @@
 //! What a buffer's handles share and launches touch: the word, the pointer, and the last uses per queue.
 
 use super::{
+    Engine, Owner,
     queue::QUEUES,
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock},
 };
@@ -13,14 +14,14 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// One buffer, as its handles share it. `Owner` is what keeps its device alive.
+/// One buffer, as its handles share it.
 #[repr(C)]
 pub struct Cell {
     // What the warm path touches comes first, in one cache line.
     word: AtomicU64,
     ptr: AtomicU64,
-    /// Its device.
-    pub owner: Arc<super::Owner>,
+    /// Its device's.
+    pub engine: Arc<Engine>,
     /// The bytes that were asked for.
     pub bytes: u64,
     handles: AtomicUsize,
@@ -32,6 +33,8 @@ pub struct Cell {
     copied: AtomicU64,
     beyond_compute: AtomicBool,
     host: Mutex<Option<HostRange>>,
+    /// What keeps its device going, for as long as it has handles: what is done after that keeps no device.
+    owner: Mutex<Option<Arc<Owner>>>,
     /// Where it comes from, for reports.
     pub tag: Option<Arc<str>>,
     /// Allocated never to move.
@@ -42,7 +45,7 @@ pub struct Cell {
 
 impl Cell {
     /// A resident buffer with one handle.
-    pub fn new(owner: Arc<super::Owner>, ptr: DevicePtr, bytes: u64, stamp: u64) -> Cell {
+    pub fn new(owner: Arc<Owner>, ptr: DevicePtr, bytes: u64, stamp: u64) -> Cell {
         Cell {
             word: AtomicU64::new(Word::fresh(stamp).0),
             ptr: AtomicU64::new(ptr.as_raw()),
@@ -57,7 +60,8 @@ impl Cell {
             tag: None,
             fixed: false,
             foreign: false,
-            owner,
+            engine: owner.engine.clone(),
+            owner: Mutex::new(Some(owner)),
         }
     }
 
@@ -148,6 +152,16 @@ impl Cell {
     /// One handle less; true if that was the last.
     pub fn drop_handle(&self) -> bool {
         self.handles.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// What keeps its device going, while it has a handle.
+    pub fn owner(&self) -> Option<Arc<Owner>> {
+        lock(&self.owner).clone()
+    }
+
+    /// The last handle is gone: it keeps its device no more.
+    pub(super) fn disown(&self) -> Option<Arc<Owner>> {
+        lock(&self.owner).take()
     }
 
     /// The host copy, if one is held.

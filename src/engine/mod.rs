@@ -103,6 +103,7 @@ pub struct Engine {
     /// Queues of launches were not run, since one was being queued.
     launchers_left: AtomicBool,
     closing: AtomicBool,
+    is_being_closed: Mutex<()>,
     /// The driver refused a look at the device.
     look_again: AtomicBool,
 }
@@ -140,6 +141,7 @@ impl Engine {
             has_launchers: AtomicBool::new(false),
             launchers_left: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            is_being_closed: Mutex::new(()),
             look_again: AtomicBool::new(false),
         })
     }

@@ -10,6 +10,9 @@ use super::{
 use crate::residency::{Failure, WordCell};
 use std::{sync::Arc, time::Duration};
 
+/// How long a driver that refused to free memory, or a look at the device, is left alone.
+const RETRY: Duration = Duration::from_millis(1);
+
 impl Engine {
     /// Hands a job to a lane. Called under the state lock.
     pub(super) fn push(&self, lane: usize, job: Job) {
@@ -42,6 +45,7 @@ impl Engine {
         if self.has_due() {
             self.driver.unpark();
         }
+        self.close();
     }
 
     fn decide(&self) {
@@ -172,8 +176,11 @@ impl Engine {
             }
         }
         came |= self.follow_up() | self.has_left_launchers();
-        if came {
+        let retries = self.retry_frees();
+        if came || retries {
             self.pump();
+        }
+        if came {
             self.ring();
             for queue in self.queues() {
                 queue.retire(&*self.driver, |index| self.queue(index).done());
@@ -200,12 +207,23 @@ impl Engine {
                 any = true;
             }
         }
-        for job in std::mem::take(&mut state.refused_frees) {
-            self.push(RELEASE, job);
-            any = true;
-        }
         any |= state.settling.iter().any(|waiting| self.is_settled(&waiting.begun));
         any | self.fail_late(&mut state)
+    }
+
+    /// Tries the frees again that the driver refused, if it is time for that; true if any are. That is nothing new by
+    /// itself.
+    fn retry_frees(&self) -> bool {
+        let mut state = lock(&self.state);
+        let now = self.driver.now();
+        if now < state.retry_at && !self.driver.caps().computed_clock {
+            return false;
+        }
+        state.retry_at = now.saturating_add(RETRY);
+        let refused = std::mem::take(&mut state.refused_frees);
+        let any = !refused.is_empty();
+        refused.into_iter().for_each(|job| self.push(RELEASE, job));
+        any
     }
 
     fn act_on(&self, state: &mut State, due: Due) {
@@ -284,7 +302,7 @@ impl Engine {
         let stall = state.stalled.map(|(_, since)| since.saturating_add(self.settings.stall_after));
         let look = (state.core.gate_is_up() && stall.is_none()).then_some(now + Duration::from_millis(1));
         let refused = !state.refused_frees.is_empty() || self.look_again.load(Ordering::SeqCst);
-        let retry = refused.then_some(now + Duration::from_millis(1));
+        let retry = refused.then_some(now + RETRY);
         let settle = (!state.settling.is_empty()).then_some(now + Duration::from_micros(50));
         [deadline, stall, look, retry, settle]
             .into_iter()

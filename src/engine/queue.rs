@@ -203,6 +203,13 @@ impl Queue {
         marks.needed = marks.needed.max(sequence);
     }
 
+    /// As [`need`](Queue::need), for all that is queued, numbered or not, unless someone waits already.
+    pub fn need_all(&self) {
+        if lock(&self.marks).needed <= self.done() {
+            self.need(self.number());
+        }
+    }
+
     /// Looks how far the device has come; true if further than before. Records the fences that could not be before.
     /// After a refusal it is to be looked at again.
     pub fn poll(&self, driver: &dyn Driver) -> (bool, Result<()>) {
@@ -263,6 +270,12 @@ impl Queue {
             });
         }
         free.into_iter().for_each(|fence| driver.retire(fence));
+    }
+
+    /// Whether there are fences not given back.
+    pub fn has_fences(&self) -> bool {
+        let marks = lock(&self.marks);
+        !marks.recorded.is_empty() || !marks.spent.is_empty()
     }
 
     /// Hands a fence behind `sequence` to `give`, and keeps every fence of this queue from being given back

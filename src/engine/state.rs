@@ -86,6 +86,8 @@ pub struct State {
     pub holders: BTreeMap<u64, Holder>,
     /// Frees the driver refused, for another try.
     pub(super) refused_frees: Vec<Job>,
+    /// Not before then.
+    pub(super) retry_at: Duration,
     /// Cells to be dropped once the lock is given up.
     pub(super) retired: Vec<Arc<Cell>>,
     /// Bells to be rung once the lock is given up.
@@ -113,6 +115,7 @@ impl State {
             stalled: None,
             holders: BTreeMap::new(),
             refused_frees: Vec::new(),
+            retry_at: Duration::ZERO,
             retired: Vec::new(),
             ringing: Vec::new(),
             next: 0,

@@ -2,6 +2,7 @@
 
 use super::{
     Engine,
+    queue::Queue,
     sync::{Ordering, lock},
 };
 use std::sync::Arc;
@@ -32,29 +33,68 @@ impl Drop for Owner {
     fn drop(&mut self) {
         self.engine.closing.store(true, Ordering::SeqCst);
         if self.engine.driver.caps().computed_clock {
-            let engine = &self.engine;
-            while !engine.is_quiet()
-                && (engine.turn()
-                    || engine.driver.advance()
-                    || engine.look_again.load(Ordering::SeqCst) && engine.lost().is_none())
-            {}
+            self.engine.close();
         } else {
             self.engine.driver.unpark();
         }
     }
 }
 
+/// How often a driver that refuses is asked again once the device is closed.
+const TRIES: u32 = 1000;
+
 impl Engine {
     /// The device's thread: looks how far the device has come, does what follows, rests.
     pub(super) fn tend(&self) {
+        let mut tries = 0;
         loop {
             if !self.turn_after_others() {
-                if self.closing.load(Ordering::SeqCst) && (self.is_quiet() || self.lost().is_some()) {
+                if self.is_closed(&mut tries) {
                     break;
                 }
                 self.driver.park(self.patience());
             }
         }
+    }
+
+    /// On a computed clock, where no thread does: moves time on until all is done that a closed device has left to do.
+    pub(super) fn close(&self) {
+        if !self.closing.load(Ordering::SeqCst) || !self.driver.caps().computed_clock {
+            return;
+        }
+        // Within what this calls, and what called it, there is more to be done: whoever is at it comes back to that.
+        let Ok(_closing) = self.is_being_closed.try_lock() else { return };
+        let mut tries = 0;
+        while !self.is_closed(&mut tries) && (self.turn() || self.driver.advance() || self.asks_again()) {}
+    }
+
+    /// Whether a closed device has nothing left to do, or nothing that its driver lets it.
+    fn is_closed(&self, tries: &mut u32) -> bool {
+        if !self.closing.load(Ordering::SeqCst) {
+            return false;
+        }
+        if self.lost().is_some() {
+            return true;
+        }
+        if self.is_quiet() {
+            if !self.queues().any(Queue::has_fences) {
+                return true;
+            }
+            // A queue may have been told to wait for one with nothing behind that which would show that it has.
+            self.queues().for_each(Queue::need_all);
+            self.driver.unpark();
+        }
+        *tries = if self.asks_again() { *tries + 1 } else { 0 };
+        if *tries > TRIES {
+            let device = &self.settings.name;
+            tracing::error!(target: "tack_residency", device, "closed with memory that its driver does not free");
+        }
+        *tries > TRIES
+    }
+
+    /// Whether the driver refused what is tried again at the next look.
+    pub(super) fn asks_again(&self) -> bool {
+        self.look_again.load(Ordering::SeqCst) || !lock(&self.state).refused_frees.is_empty()
     }
 
     pub(super) fn is_quiet(&self) -> bool {

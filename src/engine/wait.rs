@@ -325,6 +325,7 @@ impl Engine {
     pub fn drop_handle(&self, cell: &Arc<Cell>) {
         if cell.drop_handle() {
             self.change(|core| core.drop_buffer(cell.slot()));
+            drop(cell.disown());
         }
     }
 }

@@ -65,6 +65,7 @@ impl Bench {
         if !is_lost {
             assert_eq!(self.sim.live_allocations(), 0, "{what}: device memory leaked");
             assert_eq!(self.sim.live_bytes(), 0, "{what}: device memory leaked");
+            assert_eq!(self.sim.live_fences(), 0, "{what}: fences leaked");
             assert_eq!(self.sim.faults(), [], "{what}: the device was misused");
         }
     }
