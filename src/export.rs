@@ -62,6 +62,9 @@ impl Steps for EnsureResident {
 ///
 /// Dropped, it counts as a use, reading and writing, at the end of that queue.
 ///
+/// To a call that waits on a thread, it is held by the thread that took it, wherever it has been sent since: where it
+/// stands in that call's way, and nothing else could help, the call fails at once as `Stalled`.
+///
 /// ```
 /// # use tack_residency::Device;
 /// let device = Device::open("sim")?;

@@ -147,8 +147,9 @@ impl Options {
     /// The driver's, if it can make no queues; `Unavailable` if the host can start no thread.
     pub fn open_driver(self, name: &str, driver: Arc<dyn Driver>) -> Result<Device> {
         let caps = driver.caps();
-        let overcommitted = caps.overcommits.then(|| driver.memory().total).flatten();
-        let budget = self.budget.or(overcommitted.map(|total| total / 10 * 9)).filter(|_| caps.spills);
+        let total = driver.memory().total.filter(|_| caps.spills);
+        let overcommitted = total.filter(|_| caps.overcommits);
+        let budget = self.budget.filter(|_| caps.spills).or(overcommitted.map(|total| total / 10 * 9));
         let kind = match self.host {
             HostMemoryKind::Pinned => HostKind::Pinned,
             HostMemoryKind::Ordinary => HostKind::Ordinary,
@@ -159,6 +160,7 @@ impl Options {
             stall_after: self.stall_after,
             policy: self.policy,
             write_back: self.write_back,
+            total,
             tag: self.tag,
         };
         let host = HostTier::new(kind, self.host_limit);

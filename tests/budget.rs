@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 use tack_residency::{
-    Buffer, Device, Use,
+    Buffer, Device, ErrorKind, Use,
     driver::sim::{Clock, Config, Link, Pool, Sim},
 };
 
@@ -168,5 +168,23 @@ fn tasks_that_restore_side_by_side_never_pass_the_budget() {
         assert!(info.peak <= BUDGET, "{info:?}");
         assert!(sim.peak_bytes() <= BUDGET, "{} bytes were held on the device: {info:?}", sim.peak_bytes());
         assert_eq!(sim.faults(), []);
+    }
+}
+
+#[test]
+fn more_than_the_device_has_was_refused_only_after_everything_was_spilled() {
+    for clock in [Clock::Computed, Clock::Real] {
+        let sim = Sim::open(config(clock, Pool::StreamOrdered, 8192)).expect("the device opens");
+        let device = Device::options().open_driver("no budget", sim).expect("the device opens");
+        let buffers = [2048; 3].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+        for error in [device.alloc(8193).wait().unwrap_err(), device.make_room(8193).wait().unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+        }
+        let other = [2048; 2].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+        assert_eq!(device.memory_info().spills, 1, "for the last of them");
+        let uses = buffers.iter().chain(&other).map(Use::read).collect::<Vec<_>>();
+        let error = device.prepare(&uses[..]).wait().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+        assert_eq!(device.memory_info().spills, 1, "for none of these");
     }
 }

@@ -75,6 +75,8 @@ pub struct Settings {
     pub policy: crate::residency::Policy,
     /// When buffers are cleaned ahead of need: the marks, in percent of the budget.
     pub write_back: Option<(u8, u8)>,
+    /// The device's memory in bytes, where buffers are kept to it and the driver can say.
+    pub total: Option<u64>,
     /// The tag of buffers that name none.
     pub tag: Option<Arc<str>>,
 }

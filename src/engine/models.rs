@@ -114,6 +114,7 @@ impl World {
             stall_after: Duration::from_secs(3600),
             policy: Policy::Aware,
             write_back: None,
+            total: None,
             tag: None,
         };
         let (woken, bell) = (Mutex::new(false), Condvar::new());

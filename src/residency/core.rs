@@ -52,6 +52,7 @@ pub struct Core<C> {
     /// Of buffers claimed for requests and not yet released.
     pub(super) claimed: Bytes,
     budget: Bytes,
+    total: Bytes,
     next: u64,
 }
 
@@ -80,6 +81,7 @@ impl<C: WordCell + Clone> Core<C> {
             kept: 0,
             claimed: Bytes::ZERO,
             budget,
+            total: Bytes::MAX,
             next: 0,
         }
     }
@@ -143,6 +145,16 @@ impl<C: WordCell + Clone> Core<C> {
     /// The most bytes of live buffers the device may hold.
     pub fn budget(&self) -> Bytes {
         self.budget
+    }
+
+    /// Says how much memory the device has in all.
+    pub fn set_total(&mut self, total: Bytes) {
+        self.total = total;
+    }
+
+    /// The most bytes that can be asked for at once: more is refused before anything is spilled for it.
+    pub(super) fn most(&self) -> Bytes {
+        self.budget.min(self.total)
     }
 
     /// Sets the budget. Lowered, it spills at once what may be spilled, and the rest as pins end.

@@ -87,8 +87,8 @@ impl<C: WordCell + Clone> Core<C> {
     fn admit_memory(&mut self, id: RequestId, want: GrantFor, bytes: Bytes) -> Admit {
         // What cannot be counted beside the others fits nowhere.
         let countable = Bytes::MAX.minus(self.books.decided);
-        if bytes > self.budget().min(countable) {
-            return Admit::Never(Failure::TooLarge { bytes, most: self.budget().min(countable) });
+        if bytes > self.most().min(countable) {
+            return Admit::Never(Failure::TooLarge { bytes, most: self.most().min(countable) });
         }
         if !self.make_room(id, bytes) {
             return self.blocked(bytes, Bytes::ZERO).map_or(Admit::NotYet, Admit::Never);
@@ -121,8 +121,8 @@ impl<C: WordCell + Clone> Core<C> {
         }
         let own = wants.iter().filter_map(|want| self.records.get(want.slot));
         let foreign: Bytes = own.filter(|record| record.foreign).map(|record| record.bytes).sum();
-        if need > Bytes::ZERO && bytes.minus(foreign) > self.budget() {
-            return Admit::Never(Failure::TooLarge { bytes, most: self.budget() });
+        if need > Bytes::ZERO && bytes.minus(foreign) > self.most() {
+            return Admit::Never(Failure::TooLarge { bytes, most: self.most() });
         }
         for (index, want) in wants.iter().enumerate() {
             let pinned =
