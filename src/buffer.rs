@@ -157,6 +157,28 @@ impl Buffer {
         self.cell.engine.change(|core| core.discard(self.cell.slot()));
     }
 
+    fn empty(device: &Device, tag: Option<Arc<str>>) -> Buffer {
+        let mut cell = Cell::new(device.owner().clone(), DevicePtr::NULL, 0, device.engine().stamp());
+        cell.tag = tag;
+        let cell = Arc::new(cell);
+        device.engine().add_foreign(&cell, |_| false);
+        Buffer::from_cell(cell)
+    }
+
+    /// A buffer that has no device memory yet.
+    pub(crate) fn unborn(device: &Device, bytes: u64) -> Result<Buffer> {
+        let (engine, tag) = (device.engine(), device.engine().settings.tag.clone());
+        let taken = taken(device, bytes)?;
+        if taken == Bytes::ZERO {
+            return Ok(Buffer::empty(device, tag));
+        }
+        let mut cell = Cell::new(device.owner().clone(), DevicePtr::NULL, bytes, engine.stamp());
+        cell.tag = tag;
+        let cell = Arc::new(cell);
+        engine.add_unborn(&cell, taken);
+        Ok(Buffer::from_cell(cell))
+    }
+
     pub(crate) fn wrap(device: &Device, ptr: DevicePtr, bytes: u64) -> Result<Buffer> {
         let end = ptr.as_raw().checked_add(bytes);
         let Some(end) = end.filter(|_| bytes == 0 || ptr != DevicePtr::NULL) else {
@@ -203,6 +225,18 @@ impl fmt::Debug for Buffer {
     }
 }
 
+/// What a buffer of `bytes` bytes takes on the device, if one allocation may be as large.
+fn taken(device: &Device, bytes: u64) -> Result<Bytes> {
+    let caps = device.driver().caps();
+    let bytes = Bytes(bytes).round_up(caps.granularity);
+    let most = caps.max_allocation.unwrap_or(u64::MAX);
+    if bytes.0 > most {
+        let what = format!("alloc needs {bytes}, and one allocation may be at most {}", Bytes(most));
+        return Err(Error::new(ErrorKind::TooLarge, what).on(device));
+    }
+    Ok(bytes)
+}
+
 /// The steps of [`Device::alloc`].
 #[derive(Debug)]
 pub struct Alloc {
@@ -245,20 +279,11 @@ impl Steps for Alloc {
     fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<Buffer>> {
         let device = self.device.clone();
         let engine = device.engine();
-        let caps = device.driver().caps();
-        let bytes = Bytes(self.bytes).round_up(caps.granularity);
-        if bytes == Bytes::ZERO {
-            let mut cell = Cell::new(device.owner().clone(), DevicePtr::NULL, 0, engine.stamp());
-            cell.tag = self.tag.clone();
-            let cell = Arc::new(cell);
-            engine.add_foreign(&cell, |_| false);
-            return Poll::Ready(Ok(Buffer::from_cell(cell)));
-        }
-        let most = caps.max_allocation.unwrap_or(u64::MAX);
-        if bytes.0 > most {
-            let what = format!("alloc needs {bytes}, and one allocation may be at most {}", Bytes(most));
-            return Poll::Ready(Err(Error::new(ErrorKind::TooLarge, what).on(&device)));
-        }
+        let bytes = match taken(&device, self.bytes) {
+            Ok(Bytes::ZERO) => return Poll::Ready(Ok(Buffer::empty(&device, self.tag.clone()))),
+            Ok(bytes) => bytes,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
         let (length, cleared, fixed, tag) = (self.bytes, self.cleared, self.fixed, &self.tag);
         let ask = || {
             let owner = device.owner().clone();

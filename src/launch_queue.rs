@@ -66,6 +66,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     entries: VecDeque<Entry>,
+    /// Of those: launches, and not buffers that wait for their memory.
+    launches: usize,
     /// A launch has left `entries` and its work is not queued yet.
     queueing: bool,
     errors: VecDeque<Error>,
@@ -75,12 +77,42 @@ impl State {
     fn waiting(&self) -> usize {
         self.entries.len() + usize::from(self.queueing)
     }
+
+    fn add(&mut self, entry: Entry) {
+        self.launches += usize::from(entry.is_launch);
+        self.entries.push_back(entry);
+    }
+
+    /// Takes out the first, to be queued now.
+    fn begin(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop_front()?;
+        self.queueing = true;
+        Some(entry)
+    }
+
+    /// The one taken out was queued, or could not be.
+    fn end(&mut self, is_launch: bool, error: Option<Error>) {
+        self.launches -= usize::from(is_launch);
+        self.queueing = false;
+        self.errors.extend(error);
+    }
 }
 
 struct Entry {
     request: RequestId,
     uses: Vec<Kept>,
-    work: Work,
+    /// None for a buffer that gets its memory and nothing in it.
+    work: Option<Work>,
+    is_launch: bool,
+}
+
+/// Until how many are left a wait goes on.
+#[derive(Clone, Copy, Debug)]
+enum Keep {
+    /// Launches not queued yet.
+    Launches(usize),
+    /// Launches, and buffers without their memory.
+    All(usize),
 }
 
 impl Device {
@@ -113,13 +145,54 @@ impl LaunchQueue {
         work: impl FnOnce(&Run<'_>) -> Result<()> + Send + 'static,
     ) -> Operation<Push<'q>> {
         let uses = uses.as_ref().iter().map(Kept::of).collect();
-        let keep = self.look_ahead;
-        Operation::new(Push {
-            queue: self,
-            new: Some((uses, Box::new(work))),
-            keep,
-            wait: LaunchWait::default(),
-        })
+        Operation::new(Push { queue: self, new: Some((uses, Box::new(work))), wait: LaunchWait::default() })
+    }
+
+    /// A new buffer of `bytes` bytes, at once: its device memory comes in its turn, behind what was pushed before and
+    /// ahead of what is pushed after, and is cleared to zero then. So a program that allocates between launches looks as
+    /// far ahead as one that does not. Which buffers are spilled for it is what it would be with [`Device::alloc`].
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge` if one allocation may not be as large; `Closed` or `DeviceLost`. What its turn brings, such as
+    /// `OutOfMemory`, is given by the next [`push`](LaunchQueue::push) or [`flush`](LaunchQueue::flush); the buffer can
+    /// be used all the same, and asks for its memory again then.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, Use};
+    /// let device = Device::options().budget(8192).open("sim")?;
+    /// let mut queue = device.launch_queue(2);
+    /// for value in 1..=6 {
+    ///     let scratch = queue.alloc(4096)?;
+    ///     let work = move |run: &tack_residency::Run<'_>| {
+    ///         run.host_kernel(Default::default(), move |args| args[0].bytes_mut()[0] += value)
+    ///     };
+    ///     queue.push([Use::read_write(&scratch)], work).wait()?;
+    ///     // Dropped here, though the launch may not be queued yet.
+    /// }
+    /// queue.flush().wait()?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    pub fn alloc(&mut self, bytes: u64) -> Result<Buffer> {
+        let clear = |run: &Run<'_>| Ok(run.driver().fill(run.queue(), run.ptr(0), run.bytes(0), 0)?);
+        self.alloc_with(bytes, Some(Box::new(clear)))
+    }
+
+    /// As [`alloc`](LaunchQueue::alloc), with contents that are not specified until they are written.
+    ///
+    /// # Errors
+    ///
+    /// As [`alloc`](LaunchQueue::alloc).
+    pub fn alloc_uninitialised(&mut self, bytes: u64) -> Result<Buffer> {
+        self.alloc_with(bytes, None)
+    }
+
+    fn alloc_with(&mut self, bytes: u64, work: Option<Work>) -> Result<Buffer> {
+        let buffer = Buffer::unborn(&self.shared.device, bytes)?;
+        if !buffer.is_empty() {
+            self.shared.ask(vec![Kept::whole(buffer.cell().clone())], work, false)?;
+        }
+        Ok(buffer)
     }
 
     /// Waits until every launch is queued.
@@ -128,7 +201,7 @@ impl LaunchQueue {
     ///
     /// As [`push`](LaunchQueue::push).
     pub fn flush(&mut self) -> Operation<Flush<'_>> {
-        Operation::new(Flush { queue: self, keep: 0, wait: LaunchWait::default() })
+        Operation::new(Flush { queue: self, keep: Keep::All(0), wait: LaunchWait::default() })
     }
 
     /// Waits until every launch that uses `buffer` is queued: a read by the host that is polled then is behind them.
@@ -140,12 +213,12 @@ impl LaunchQueue {
         let is_used =
             |entry: &Entry| entry.uses.iter().any(|kept| Arc::ptr_eq(Use::from(kept).cell(), buffer.cell()));
         let keep = lock(&self.shared.state).entries.iter().rev().take_while(|entry| !is_used(entry)).count();
-        Operation::new(Flush { queue: self, keep, wait: LaunchWait::default() })
+        Operation::new(Flush { queue: self, keep: Keep::All(keep), wait: LaunchWait::default() })
     }
 
     /// How many launches wait to be queued.
     pub fn len(&self) -> usize {
-        lock(&self.shared.state).waiting()
+        lock(&self.shared.state).launches
     }
 
     /// Whether none waits.
@@ -154,7 +227,7 @@ impl LaunchQueue {
     }
 
     /// Waits until no more than `keep` wait.
-    fn poll(&mut self, wait: &mut LaunchWait, cx: &mut Context<'_>, keep: usize) -> Poll<Result<()>> {
+    fn poll(&mut self, wait: &mut LaunchWait, cx: &mut Context<'_>, keep: Keep) -> Poll<Result<()>> {
         let shared = &self.shared;
         wait.poll(shared.device.engine(), &shared.event, cx, || {
             if let Some(id) = shared.front() {
@@ -163,14 +236,20 @@ impl LaunchQueue {
             let mut state = lock(&shared.state);
             match state.errors.pop_front() {
                 Some(error) => Some(Err(error)),
-                None => (state.waiting() <= keep).then_some(Ok(())),
+                None => {
+                    let is_over = match keep {
+                        Keep::Launches(keep) => state.launches <= keep,
+                        Keep::All(keep) => state.waiting() <= keep,
+                    };
+                    is_over.then_some(Ok(()))
+                }
             }
         })
     }
 }
 
 impl Shared {
-    fn ask(&self, uses: Vec<Kept>, work: Work) -> Result<()> {
+    fn ask(&self, uses: Vec<Kept>, work: Option<Work>, is_launch: bool) -> Result<()> {
         let used: Vec<Use<'_>> = uses.iter().map(Use::from).collect();
         if used.iter().any(|used| !self.device.is_of(used.cell())) {
             return Err(Error::misuse("a buffer of another device: copy it over first").on(&self.device));
@@ -180,7 +259,7 @@ impl Shared {
         {
             let mut state = lock(&self.state);
             let request = engine.ask_kept(wants, &self.event);
-            state.entries.push_back(Entry { request, uses, work });
+            state.add(Entry { request, uses, work, is_launch });
         }
         engine.change(|_| ());
         Ok(())
@@ -195,19 +274,19 @@ impl Shared {
         let engine = self.device.engine();
         let mut state = lock(&self.state);
         let ended = engine.ended(state.entries.front()?.request)?;
-        let entry = state.entries.pop_front()?;
-        state.queueing = true;
+        let entry = state.begin()?;
         Some((entry, ended.map_err(|failure| Error::from_failure(&self.device, "push", failure))))
     }
 
     fn submit(&self, entry: Entry) -> Result<()> {
+        let Some(work) = entry.work else { return Ok(()) };
         let engine = self.device.engine();
         let used: Vec<Use<'_>> = entry.uses.iter().map(Use::from).collect();
         let submitting = engine
             .begin_submit(COMPUTE, used.iter().map(|used| (used.cell(), used.writes())))
             .map_err(|failure| Error::from_failure(&self.device, "submit", failure))?;
         let run = Run::new(&self.device, &used, COMPUTE);
-        let result = catch_unwind(AssertUnwindSafe(|| (entry.work)(&run)))
+        let result = catch_unwind(AssertUnwindSafe(|| work(&run)))
             .unwrap_or_else(|_| Err(Error::misuse("the work of a launch panicked").on(&self.device)));
         if result.is_ok() {
             engine.overwritten(entry.request);
@@ -225,15 +304,11 @@ impl Launcher for Shared {
             // Whoever has the turn looks again after giving it up.
             let Ok(turn) = self.turn.try_lock() else { break };
             while let Some((entry, prepared)) = self.take_ended() {
-                let request = entry.request;
+                let (request, is_launch) = (entry.request, entry.is_launch);
                 engine.unbell(request);
                 let is_prepared = prepared.is_ok();
                 let submitted = prepared.and_then(|()| self.submit(entry));
-                {
-                    let mut state = lock(&self.state);
-                    state.queueing = false;
-                    state.errors.extend(submitted.err());
-                }
+                lock(&self.state).end(is_launch, submitted.err());
                 engine.change(
                     |core| if is_prepared { core.release_kept(request) } else { core.cancel(request) },
                 );
@@ -249,7 +324,11 @@ impl Launcher for Shared {
 impl Drop for LaunchQueue {
     /// Launches not queued yet are not queued at all.
     fn drop(&mut self) {
-        let entries = std::mem::take(&mut lock(&self.shared.state).entries);
+        let entries = {
+            let mut state = lock(&self.shared.state);
+            state.launches = usize::from(state.queueing);
+            std::mem::take(&mut state.entries)
+        };
         let engine = self.shared.device.engine();
         entries.iter().for_each(|entry| engine.unbell(entry.request));
         engine.change(|core| {
@@ -279,7 +358,6 @@ impl fmt::Debug for Entry {
 pub struct Push<'q> {
     queue: &'q mut LaunchQueue,
     new: Option<(Vec<Kept>, Work)>,
-    keep: usize,
     wait: LaunchWait,
 }
 
@@ -289,9 +367,10 @@ impl Steps for Push<'_> {
 
     fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
         if let Some((uses, work)) = self.new.take() {
-            self.queue.shared.ask(uses, work)?;
+            self.queue.shared.ask(uses, Some(work), true)?;
         }
-        self.queue.poll(&mut self.wait, cx, self.keep)
+        let keep = Keep::Launches(self.queue.look_ahead);
+        self.queue.poll(&mut self.wait, cx, keep)
     }
 }
 
@@ -305,7 +384,7 @@ impl fmt::Debug for Push<'_> {
 #[derive(Debug)]
 pub struct Flush<'q> {
     queue: &'q mut LaunchQueue,
-    keep: usize,
+    keep: Keep,
     wait: LaunchWait,
 }
 

@@ -38,7 +38,7 @@ pub use launch_queue::{Flush, LaunchQueue, Push};
 pub use operation::{Operation, Steps};
 pub use options::{HostMemoryKind, Options};
 pub use report::{HolderInfo, MemoryInfo, PeakScope};
-pub use residency::Policy;
+pub use residency::{Policy, Victims};
 pub use usage::Use;
 pub use view::View;
 

@@ -9,7 +9,7 @@ use crate::{
     },
     engine::{Engine, HostTier, Owner, Settings},
     error::{Error, ErrorKind, Result},
-    residency::{Bytes, Policy},
+    residency::{Bytes, Policy, Victims},
 };
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -37,6 +37,7 @@ pub struct Options {
     tag: Option<Arc<str>>,
     stall_after: Duration,
     policy: Policy,
+    victims: Victims,
     write_back: Option<(u8, u8)>,
 }
 
@@ -59,6 +60,7 @@ impl Default for Options {
             tag: None,
             stall_after: Duration::from_secs(10),
             policy: Policy::Aware,
+            victims: Victims::default(),
             write_back: None,
         }
     }
@@ -114,6 +116,13 @@ impl Options {
         self
     }
 
+    /// Whom a spill takes: strictly the least recently used if not set. [`Victims::NextUse`] spares what the launches
+    /// of a [`LaunchQueue`](crate::LaunchQueue) are about to use, and copies less.
+    pub fn victims(mut self, victims: Victims) -> Options {
+        self.victims = victims;
+        self
+    }
+
     /// Cleans the buffers that would be spilled next while they stay usable, so that making room is a release and not a
     /// copy: from less than `low` percent of the budget free or clean, until `high` percent are. Off if not set, and
     /// without a budget.
@@ -159,6 +168,7 @@ impl Options {
             hook: self.hook,
             stall_after: self.stall_after,
             policy: self.policy,
+            victims: self.victims,
             write_back: self.write_back,
             total,
             tag: self.tag,

@@ -134,6 +134,12 @@ impl Kept {
         let whole = used.bytes() == used.cell().bytes;
         Kept { cell: used.cell().clone(), access: used.access(), whole, offset, bytes: used.bytes() }
     }
+
+    /// A use of all of a buffer, that need not overwrite all of it.
+    pub(crate) fn whole(cell: Arc<Cell>) -> Kept {
+        let bytes = cell.bytes;
+        Kept { cell, access: Access::ReadWrite, whole: true, offset: 0, bytes }
+    }
 }
 
 impl<'a> From<&'a Kept> for Use<'a> {

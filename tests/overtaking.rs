@@ -130,7 +130,7 @@ fn memory_that_a_spill_under_way_will_free_is_not_waited_for() {
 fn two_requests_take_each_others_room_for_ever() {
     let device = simulated(config().with_capacity(2 * BYTES), None);
     let buffers = [filled(&device, 1), filled(&device, 2)];
-    let mut room = Box::pin(device.make_room(3 * BYTES));
+    let mut room = Box::pin(device.make_room(2 * BYTES));
     let _ = room.as_mut().now_or_never();
     let uses = [Use::read(&buffers[0]), Use::read_write(&buffers[1])];
     let mut launch = Box::pin(device.prepare(uses));
@@ -143,6 +143,6 @@ fn two_requests_take_each_others_room_for_ever() {
             ended.1 = launch.as_mut().now_or_never();
         }
     }
-    assert_eq!(ended.0.expect("it ends").unwrap_err().kind(), ErrorKind::OutOfMemory);
-    assert!(ended.1.expect("it ends").is_ok());
+    ended.0.expect("it ends").expect("room");
+    drop(ended.1.expect("it ends").expect("resident"));
 }

@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use std::{ffi::OsString, path::PathBuf};
-use tack_residency::{Policy, driver::sim::Clock};
+use tack_residency::{Policy, Victims, driver::sim::Clock};
 
 pub const HELP: &str = "\
 Replays a recorded program, once with unlimited device memory and once under each budget. Each launch mixes every byte
@@ -18,6 +18,8 @@ usage: replay [TRACE] [OPTIONS]
   --clock WHICH        computed or real (default: the device's own)
   --mode WHICH         async or facade: the asynchronous API or tack_residency::blocking (default async)
   --policy WHICH       aware, or plain: every spill and restore copies (default aware)
+  --victims WHICH      lru: whom a spill takes is strictly the least recently used; or next-use: what launches queued
+                       ahead of time are about to use is spared (default lru)
   --look-ahead N       launches whose buffers are asked for before their turn; none on the facade (default 4)
   --write-back WHICH   on or off: copy out ahead of need, from less than 10 % of the budget free or clean
                        until 20 % are (default off)
@@ -75,6 +77,7 @@ pub struct Options {
     pub clock: Option<Clock>,
     pub mode: Mode,
     pub policy: Policy,
+    pub victims: Victims,
     look_ahead: usize,
     pub write_back: WriteBack,
     /// What sizes are divided by.
@@ -95,6 +98,7 @@ impl Default for Options {
             clock: None,
             mode: Mode::Async,
             policy: Policy::Aware,
+            victims: Victims::LeastRecentlyUsed,
             look_ahead: 4,
             write_back: WriteBack::Off,
             divisor: 1,
@@ -170,6 +174,10 @@ impl Request {
                     let policies = [("plain", Policy::Plain), ("aware", Policy::Aware)];
                     options.policy = one_of(flag, &value("plain or aware")?, &policies)?;
                 }
+                "--victims" => {
+                    let ways = [("lru", Victims::LeastRecentlyUsed), ("next-use", Victims::NextUse)];
+                    options.victims = one_of(flag, &value("lru or next-use")?, &ways)?;
+                }
                 "--look-ahead" => options.look_ahead = look_ahead(&value("a number of launches")?)?,
                 "--write-back" => {
                     let ways = [("on", WriteBack::On), ("off", WriteBack::Off)];
@@ -239,6 +247,7 @@ mod tests {
             clock: Some(Clock::Real),
             mode: Mode::Facade,
             policy: Policy::Plain,
+            victims: Victims::NextUse,
             look_ahead: 16,
             write_back: WriteBack::On,
             divisor: 256,
@@ -247,7 +256,7 @@ mod tests {
             timeline: Some("t.html".into()),
             trace_events: Some("t.json".into()),
         };
-        let line = "a.jsonl.gz --device sim:pcie5 --budgets 12.5%,64MiB,none --clock real --mode facade --policy plain \
+        let line = "a.jsonl.gz --device sim:pcie5 --budgets 12.5%,64MiB,none --clock real --mode facade --policy plain --victims next-use \
                     --look-ahead 16 --write-back on --scale 1/256 --bytes none --json --timeline t.html --trace t.json";
         assert_eq!(parse(line), Ok(Request::Replay(wanted.clone())));
         let glued: Vec<String> = line.split(" --").map(|part| part.replacen(' ', "=", 1)).collect();
@@ -269,6 +278,7 @@ mod tests {
             ("--clock slow", "computed or real"),
             ("--mode sync", "async or facade"),
             ("--policy lru", "plain or aware"),
+            ("--victims fifo", "lru or next-use"),
             ("--look-ahead -1", "-1"),
             ("--write-back maybe", "on or off"),
             ("--scale 2", "1/256"),

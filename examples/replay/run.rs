@@ -79,10 +79,7 @@ async fn play(
             Step::Alloc { bytes, content } => player.alloc(*bytes, *content).await,
             Step::Launch(launch) => player.launch(place, launch).await,
             Step::HostRead(buffer) => player.read(place, *buffer).await,
-            Step::Free(buffer) => {
-                player.free(*buffer);
-                Ok(())
-            }
+            Step::Free(buffer) => player.free(*buffer).await,
         };
         done.map_err(|error| format!("line {}: {error}", place + 1))?;
         watch(device, place);
@@ -100,7 +97,7 @@ async fn play(
     let digest = if holds { Some(sum_up(player, program, shared).await.map_err(after)?) } else { None };
     for step in &program.steps[program.end..] {
         if let Step::Free(buffer) = step {
-            player.free(*buffer);
+            player.free(*buffer).await.map_err(after)?;
         }
     }
     player.settle().await.map_err(after)?;

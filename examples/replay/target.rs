@@ -34,7 +34,8 @@ impl Target {
     /// There is none of that name, or it cannot do what is asked.
     pub fn open(options: &Options, budget: Option<u64>) -> Result<Target, String> {
         let set = |device: DeviceOptions| {
-            let device = device.maybe_budget(budget).policy(options.policy).stall_after(PATIENCE);
+            let device = device.maybe_budget(budget).policy(options.policy).victims(options.victims);
+            let device = device.stall_after(PATIENCE);
             if options.write_back == WriteBack::On { device.write_back(MARKS.0, MARKS.1) } else { device }
         };
         let driver = simulated(options)?;

@@ -1,11 +1,11 @@
 //! Launches that wait in queues of their own: run when they are ready, by whoever finds them so.
 
 use super::{
-    Engine, Flags,
+    Cell, Engine, Flags,
     sync::{Event, Ordering, fence, lock},
     wait::Watch,
 };
-use crate::residency::{Ask, Failure, Outcome, RequestId, Want};
+use crate::residency::{Ask, Bytes, Failure, Outcome, RequestId, Want};
 use std::{
     fmt,
     sync::{Arc, Weak},
@@ -96,6 +96,12 @@ impl Engine {
             state.core.fail(id, Failure::Lost);
         }
         id
+    }
+
+    /// Adds a buffer that gets its device memory later, when it is first used there.
+    pub fn add_unborn(&self, cell: &Arc<Cell>, bytes: Bytes) {
+        let slot = lock(&self.state).core.add_unborn(cell.clone(), bytes);
+        cell.set_slot(slot);
     }
 
     /// The launch that asked has ended, or is taken back.

@@ -73,6 +73,8 @@ pub struct Settings {
     pub stall_after: Duration,
     /// Which copies are made.
     pub policy: crate::residency::Policy,
+    /// Whom a spill takes.
+    pub victims: crate::residency::Victims,
     /// When buffers are cleaned ahead of need: the marks, in percent of the budget.
     pub write_back: Option<(u8, u8)>,
     /// The device's memory in bytes, where buffers are kept to it and the driver can say.

@@ -12,7 +12,7 @@ use crate::{
         Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKind, HostMemory,
         HostRange, QueueId, QueueRole, Result, cpu::Cpu,
     },
-    residency::{Ask, Bytes, Phase, Policy, Want, WordCell},
+    residency::{Ask, Bytes, Phase, Policy, Victims, Want, WordCell},
 };
 use loom::{
     future::block_on,
@@ -113,6 +113,7 @@ impl World {
             hook: None,
             stall_after: Duration::from_secs(3600),
             policy: Policy::Aware,
+            victims: Victims::default(),
             write_back: None,
             total: None,
             tag: None,

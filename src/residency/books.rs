@@ -94,6 +94,17 @@ impl Books {
     pub fn spilled(&mut self, bytes: Bytes, copied: bool) {
         self.give_up(bytes);
         self.spilled = self.spilled.plus(bytes);
+        self.count_spill(bytes, copied);
+    }
+
+    /// A buffer chosen to be spilled was dropped before it was: counted as if just after, so that the figures do not
+    /// depend on how far ahead of the device the program is.
+    pub fn dropped_victim(&mut self, bytes: Bytes, copied: bool) {
+        self.count_spill(bytes, copied);
+        self.totals.dropped_spilled = self.totals.dropped_spilled.plus(bytes);
+    }
+
+    fn count_spill(&mut self, bytes: Bytes, copied: bool) {
         self.totals.spills = self.totals.spills.saturating_add(1);
         self.totals.spilled = self.totals.spilled.plus(bytes);
         if !copied {

@@ -48,7 +48,7 @@ impl<C: WordCell + Clone> Core<C> {
                 in_use = in_use.plus(record.bytes);
             }
             if phase == Phase::Spilled {
-                spilled = spilled.plus(record.bytes);
+                spilled = spilled.plus(if record.unborn { Bytes::ZERO } else { record.bytes });
                 same(
                     "device memory of a spilled buffer",
                     record.memory && record.room.is_none() && !record.coming,

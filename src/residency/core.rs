@@ -22,6 +22,17 @@ pub enum Policy {
     Aware,
 }
 
+/// Whom a spill takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
+pub enum Victims {
+    /// Exactly the least recently used, whatever is known of launches to come: the same at every look-ahead.
+    #[default]
+    LeastRecentlyUsed,
+    /// The same, but for what the launches of a queue wait for: that comes last, and of it what is needed last.
+    NextUse,
+}
+
 /// The decisions of one device.
 #[derive(Debug)]
 pub struct Core<C> {
@@ -37,6 +48,7 @@ pub struct Core<C> {
     pub(super) decisions: VecDeque<Decision<C>>,
     pub(super) steps: Steps,
     pub(super) policy: Policy,
+    pub(super) victims: Victims,
     pub(super) has_hook: bool,
     pub(super) shrink: bool,
     pub(super) marks: Option<(u8, u8)>,
@@ -71,6 +83,7 @@ impl<C: WordCell + Clone> Core<C> {
             decisions: VecDeque::new(),
             steps: Steps::default(),
             policy,
+            victims: Victims::default(),
             has_hook,
             shrink: false,
             marks: None,
@@ -95,7 +108,33 @@ impl<C: WordCell + Clone> Core<C> {
             Ask::Fresh(bytes) | Ask::Room(bytes) => *bytes,
             Ask::Spill(_) | Ask::Drop(_) | Ask::Touch(_) => Bytes::ZERO,
         };
-        self.requests.push(ask, stamp, bytes)
+        let id = self.requests.push(ask, stamp, bytes);
+        self.count_wanted(id, true);
+        id
+    }
+
+    /// Takes a request out of the queue, if it is there.
+    pub(super) fn unqueue(&mut self, id: RequestId) {
+        if self.requests.unqueue(id) {
+            self.count_wanted(id, false);
+        }
+    }
+
+    /// Puts a request that is not in the queue first.
+    pub(super) fn queue_first(&mut self, id: RequestId) {
+        self.requests.queue.push_front(id);
+        self.count_wanted(id, true);
+    }
+
+    /// Counts a request that keeps its buffers among those that wait for them, or not any more.
+    fn count_wanted(&mut self, id: RequestId, waits: bool) {
+        let Some(Request { ask: Ask::Uses(wants), .. }) = self.requests.get(id) else { return };
+        for want in wants.iter().filter(|want| want.kept) {
+            if let Some(record) = self.records.get_mut(want.slot) {
+                let wanted = record.wanted;
+                record.wanted = if waits { wanted.saturating_add(1) } else { wanted.saturating_sub(1) };
+            }
+        }
     }
 
     /// Decides all that can be decided now.
@@ -145,6 +184,11 @@ impl<C: WordCell + Clone> Core<C> {
     /// The most bytes of live buffers the device may hold.
     pub fn budget(&self) -> Bytes {
         self.budget
+    }
+
+    /// Sets whom a spill takes.
+    pub fn set_victims(&mut self, victims: Victims) {
+        self.victims = victims;
     }
 
     /// Says how much memory the device has in all.
@@ -201,6 +245,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Takes an ended request out.
     pub fn take_request(&mut self, id: RequestId) -> Option<Request> {
+        self.unqueue(id);
         self.requests.remove(id)
     }
 
@@ -300,7 +345,7 @@ impl<C: WordCell + Clone> Core<C> {
     /// Fails a request: it holds nothing any more.
     pub fn fail(&mut self, id: RequestId, failure: Failure) {
         self.abandon(id);
-        self.requests.unqueue(id);
+        self.unqueue(id);
         if self.requests.get(id).is_some_and(Request::is_note) {
             self.requests.remove(id);
         }
@@ -314,6 +359,7 @@ impl<C: WordCell + Clone> Core<C> {
             if !done {
                 self.abandon(id);
             }
+            self.unqueue(id);
             self.requests.remove(id);
         }
     }

@@ -39,6 +39,23 @@ impl<C: WordCell + Clone> Core<C> {
         slot
     }
 
+    /// Adds a buffer that gets its device memory when it is first used there: until then it has contents nobody needs.
+    pub fn add_unborn(&mut self, cell: C, bytes: Bytes) -> Slot {
+        cell.set(|word| word.with_phase(Phase::Spilled).with_dirty(false));
+        let age = self.number();
+        let mut record = Record::new(cell, bytes, age);
+        (record.present, record.memory, record.unborn) = (false, false, true);
+        self.records.insert(record)
+    }
+
+    /// Counts a buffer that has device memory again, or for the first time.
+    pub(super) fn count_back(&mut self, slot: Slot, copied: bool) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        if !std::mem::take(&mut record.unborn) {
+            self.books.restored(record.bytes, copied);
+        }
+    }
+
     /// The room others asked for is there.
     pub fn allocated_room(&mut self, grant: &Grant) {
         self.settle(grant);
@@ -88,10 +105,11 @@ impl<C: WordCell + Clone> Core<C> {
     fn arrive_empty(&mut self, slot: Slot) {
         let writes = self.is_written_by_waiters(slot);
         self.take_step(slot, Step::Overwrite, |word| Some(word.with_dirty(writes)));
-        let Some(record) = self.records.get_mut(slot) else { return };
-        record.coming = false;
-        self.books.restored(record.bytes, false);
-        self.order.list(slot, record);
+        if let Some(record) = self.records.get_mut(slot) {
+            record.coming = false;
+        }
+        self.count_back(slot, false);
+        self.list(slot);
         self.tell_waiters(slot);
     }
 
@@ -139,10 +157,9 @@ impl<C: WordCell + Clone> Core<C> {
         let Some(record) = self.records.get_mut(slot) else { return };
         record.coming = false;
         record.lent = None;
-        let bytes = record.bytes;
         if !record.settled {
-            self.books.restored(bytes, true);
-            self.order.list(slot, record);
+            self.count_back(slot, true);
+            self.list(slot);
         }
         self.tell_waiters(slot);
         self.finish_drop(slot);
@@ -210,9 +227,8 @@ impl<C: WordCell + Clone> Core<C> {
         let its = |record: &&mut Record<C>| record.room == Some(id) || record.lent == Some(id);
         let Some(record) = self.records.get_mut(slot).filter(its) else { return };
         (record.room, record.lent, record.coming) = (None, None, false);
-        let bytes = record.bytes;
         self.take_step(slot, Step::Overwrite, |word| Some(word.with_dirty(true)));
-        self.books.restored(bytes, false);
+        self.count_back(slot, false);
         self.drop_host(slot);
         self.list(slot);
         self.tell_waiters(slot);

@@ -56,7 +56,7 @@ impl<C: WordCell + Clone> Core<C> {
                     Stage::Trimming
                 }
                 Stage::Victim => {
-                    if let Some(slot) = self.order.take(&mut self.records) {
+                    if let Some(slot) = self.next_victim() {
                         let serial = self.grants.get(at).map(|grant| grant.serial).unwrap_or_default();
                         self.claim_for_grant(slot, serial);
                         Stage::Room
@@ -95,9 +95,11 @@ impl<C: WordCell + Clone> Core<C> {
     fn issue(&mut self, at: usize) -> bool {
         let Some(grant) = self.grants.get(at) else { return false };
         let held = self.books.in_use.plus(self.books.leaving).plus(self.books.reserved).plus(grant.bytes);
-        let held = match grant.want {
-            GrantFor::Fresh(_) => held,
-            _ => held.plus(self.books.ordered),
+        // What is freed in the compute queue's order is room for what is allocated there.
+        let want = self.cheapest(grant.want);
+        let held = match want {
+            GrantFor::Fresh(_) | GrantFor::Overwrite(_) => held,
+            GrantFor::Restore(_) | GrantFor::Room(_) => held.plus(self.books.ordered),
         };
         if held > self.budget() || self.is_ahead_of_victims(grant.bytes) {
             return false;
@@ -108,7 +110,7 @@ impl<C: WordCell + Clone> Core<C> {
             return false;
         }
         let Some(mut grant) = self.grants.remove(at) else { return false };
-        grant.want = self.cheapest(grant.want);
+        grant.want = want;
         self.books.reserved = self.books.reserved.plus(grant.bytes);
         self.issued = self.issued.saturating_add(1);
         self.retried = self.retried.saturating_add(usize::from(grant.is_refused()));

@@ -1,6 +1,8 @@
 //! What holds a buffer beside pins: exports, operations being queued, host writes in its host copy; and its end.
 
-use super::{Ask, Bytes, Core, Decision, Phase, Request, RequestId, Slot, Want, WordCell, record::HostCopy};
+use super::{
+    Ask, Bytes, Core, Decision, Phase, Request, RequestId, Slot, Victims, Want, WordCell, record::HostCopy,
+};
 
 impl<C: WordCell + Clone> Core<C> {
     /// Hands a pinned buffer's pointer out: it does not move, and counts as written, while the export lives.
@@ -70,17 +72,19 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// The host used a buffer. Launches asked for ahead of their turn before that are still decided without it.
     pub fn touch(&mut self, slot: Slot, stamp: u64) {
-        if self.is_kept_waiting(None) {
+        if self.last_kept_waiting(None).is_some() {
             self.ask(Ask::Touch(slot), stamp);
         } else {
             self.stamp(slot, stamp);
         }
     }
 
-    /// Whether a request that keeps its buffers, this one if one is named, waits to be admitted.
-    fn is_kept_waiting(&self, slot: Option<Slot>) -> bool {
-        let mut queue = self.requests.queue.iter();
-        queue.any(|&id| self.requests.get(id).is_some_and(|request| request.keeps(slot)))
+    /// Where in the queue the last request stands that keeps its buffers, this one if one is named.
+    fn last_kept_waiting(&self, slot: Option<Slot>) -> Option<usize> {
+        self.requests
+            .queue
+            .iter()
+            .rposition(|&id| self.requests.get(id).is_some_and(|request| request.keeps(slot)))
     }
 
     pub(super) fn stamp(&mut self, slot: Slot, stamp: u64) {
@@ -113,8 +117,14 @@ impl<C: WordCell + Clone> Core<C> {
     pub fn drop_buffer(&mut self, slot: Slot) {
         let Some(record) = self.records.get_mut(slot).filter(|record| !record.dropped) else { return };
         record.dropped = true;
-        if self.is_kept_waiting(Some(slot)) {
-            self.ask(Ask::Drop(slot), 0);
+        // Those that go strictly by recency spill what they would without looking ahead.
+        let named = (self.victims == Victims::NextUse).then_some(slot);
+        if let Some(last) = self.last_kept_waiting(named) {
+            let note = self.ask(Ask::Drop(slot), 0);
+            if named.is_some() {
+                self.unqueue(note);
+                self.requests.queue.insert(last.saturating_add(1), note);
+            }
         } else {
             self.depart(slot);
         }
@@ -177,13 +187,17 @@ impl<C: WordCell + Clone> Core<C> {
         record.settled = true;
         self.order.unlist(slot, record);
         let (claim, bytes) = (record.claimed.take(), record.bytes);
-        let spilled = record.cell.load().phase() == Phase::Spilled;
+        let spilled = record.cell.load().phase() == Phase::Spilled && !record.unborn;
         let (present, memory, foreign) = (record.present, record.memory, record.foreign);
         let (fixed, exported) = (record.fixed, record.exports > 0);
         record.present = false;
         let waiters = std::mem::take(&mut record.spill_waiters);
+        let copied = claim.is_some_and(|claim| claim.copied) || record.copying.is_some();
         if let Some(claim) = claim {
             self.claim_over(claim, bytes);
+            if !foreign {
+                self.books.dropped_victim(bytes, copied);
+            }
         }
         for id in waiters {
             self.one_less(id);

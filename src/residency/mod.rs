@@ -24,7 +24,7 @@ pub use self::{
     books::Books,
     bytes::Bytes,
     check::Imbalance,
-    core::{Core, Policy},
+    core::{Core, Policy, Victims},
     decision::{Decision, Failure, Grant, GrantFor},
     record::{HostCopy, Record},
     requests::{Ask, Outcome, Request, RequestId, Want},

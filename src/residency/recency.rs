@@ -2,12 +2,12 @@
 //! that meets an entry older than its word moves it to where it belongs.
 
 use super::{Bytes, Record, Slot, Table, WordCell, record::Place};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Bound};
 
 /// The order of candidates: least recently used first, ties by age.
 #[derive(Debug, Default)]
 pub struct Recency {
-    order: BTreeSet<(u64, u64, Slot)>,
+    order: BTreeSet<Entry>,
     bytes: Bytes,
 }
 
@@ -47,45 +47,82 @@ impl Recency {
 
     /// Takes out the least recently used buffer that may be spilled, and closes its word. Buffers met pinned or
     /// exported are set aside; one whose pins will end by themselves is next in turn, and none is taken before it.
-    pub fn take<C: WordCell>(&mut self, records: &mut Table<Record<C>>) -> Option<Slot> {
-        while let Some((stamp, age, slot)) = self.order.pop_first() {
-            let Some(record) = records.get_mut(slot) else { continue };
-            let word = record.cell.load();
-            if word.stamp() != stamp {
-                self.order.insert((word.stamp(), age, slot));
-                record.place = Place::Listed(word.stamp());
-                continue;
+    /// `spares`: that one, and those that launches wait for, are passed over.
+    pub fn take<C: WordCell>(&mut self, records: &mut Table<Record<C>>, spares: bool) -> Option<Slot> {
+        let mut from = Bound::Unbounded;
+        loop {
+            let entry = *self.order.range((from, Bound::Unbounded)).next()?;
+            let is_wanted = records.get(entry.2).is_some_and(|record| record.wanted > 0);
+            let met = if spares && is_wanted { Met::Kept } else { self.try_take(records, entry) };
+            match met {
+                Met::Taken => return Some(entry.2),
+                Met::Kept if spares => from = Bound::Excluded(entry),
+                Met::Kept => return None,
+                Met::Moved => {}
             }
-            let closed = record.cell.update(|word| {
-                if word.stamp() != stamp {
-                    None
-                } else if word.is_exported() {
-                    Some(word)
-                } else if word.pins() > 0 {
-                    Some(word.with_watched(true))
-                } else {
-                    Some(word.with_closed(true))
-                }
-            });
-            let Some((before, _)) = closed else {
-                // Used between the look and the step: back in line.
-                let stamp = record.cell.load().stamp();
-                self.order.insert((stamp, age, slot));
-                record.place = Place::Listed(stamp);
-                continue;
-            };
-            if !before.is_exported() && before.pins() > 0 && before.pins() == u64::from(record.keepers) {
-                self.order.insert((stamp, age, slot));
-                return None;
-            }
-            self.bytes = self.bytes.minus(record.bytes);
-            if before.is_exported() || before.pins() > 0 {
-                record.place = Place::Aside;
-                continue;
-            }
-            record.place = Place::Off;
-            return Some(slot);
         }
-        None
     }
+
+    /// Takes out this candidate and closes its word, unless it may not be spilled now.
+    pub fn take_this<C: WordCell>(&mut self, records: &mut Table<Record<C>>, slot: Slot) -> Option<Slot> {
+        loop {
+            let record = records.get(slot)?;
+            let Place::Listed(stamp) = record.place else { return None };
+            match self.try_take(records, (stamp, record.age, slot)) {
+                Met::Taken => return Some(slot),
+                Met::Kept => return None,
+                Met::Moved => {}
+            }
+        }
+    }
+
+    fn try_take<C: WordCell>(&mut self, records: &mut Table<Record<C>>, entry: Entry) -> Met {
+        let (stamp, age, slot) = entry;
+        let Some(record) = records.get_mut(slot) else {
+            self.order.remove(&entry);
+            return Met::Moved;
+        };
+        let closed = record.cell.update(|word| {
+            if word.stamp() != stamp {
+                None
+            } else if word.is_exported() {
+                Some(word)
+            } else if word.pins() > 0 {
+                Some(word.with_watched(true))
+            } else {
+                Some(word.with_closed(true))
+            }
+        });
+        let Some((before, _)) = closed else {
+            // Used since it was listed: back in line.
+            let stamp = record.cell.load().stamp();
+            self.order.remove(&entry);
+            self.order.insert((stamp, age, slot));
+            record.place = Place::Listed(stamp);
+            return Met::Moved;
+        };
+        if !before.is_exported() && before.pins() > 0 && before.pins() == u64::from(record.keepers) {
+            return Met::Kept;
+        }
+        self.order.remove(&entry);
+        self.bytes = self.bytes.minus(record.bytes);
+        if before.is_exported() || before.pins() > 0 {
+            record.place = Place::Aside;
+            return Met::Moved;
+        }
+        record.place = Place::Off;
+        Met::Taken
+    }
+}
+
+/// A candidate: its stamp when it was listed, its age, its place in the table.
+type Entry = (u64, u64, Slot);
+
+/// What came of the look at a candidate.
+enum Met {
+    Taken,
+    /// It stays where it is.
+    Kept,
+    /// It stands elsewhere now, or not in line at all.
+    Moved,
 }

@@ -43,6 +43,10 @@ pub struct Record<C> {
     pub holds: u32,
     /// Of its pins: those of launches that wait in a queue of their own, and will end by themselves.
     pub keepers: u32,
+    /// How many requests that keep their buffers wait in the queue for it.
+    pub wanted: u32,
+    /// Has not had device memory yet: not counted as spilled, though its word says so.
+    pub unborn: bool,
     /// In the decided book.
     pub present: bool,
     /// Holds device memory.
@@ -102,6 +106,8 @@ impl<C> Record<C> {
             ops: 0,
             holds: 0,
             keepers: 0,
+            wanted: 0,
+            unborn: false,
             present: true,
             memory: true,
             claimed: None,

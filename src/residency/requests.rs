@@ -115,13 +115,16 @@ impl Requests {
         self.table.get_mut(id.0)
     }
 
+    /// Takes out one that is not in the queue.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<Request> {
-        self.unqueue(id);
         self.table.remove(id.0)
     }
 
-    pub(super) fn unqueue(&mut self, id: RequestId) {
+    /// Takes one out of the queue; false if it was not there.
+    pub(super) fn unqueue(&mut self, id: RequestId) -> bool {
+        let before = self.queue.len();
         self.queue.retain(|&queued| queued != id);
+        self.queue.len() < before
     }
 
     /// All requests, in the order of their places.

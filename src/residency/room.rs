@@ -1,9 +1,12 @@
 //! Makes room: admits requests in turn and chooses whom to spill for them, not one more than needed.
 
 use super::{
-    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, RequestId, Slot, Step, Want, WordCell,
-    decision::GrantFor, record::HostCopy,
+    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, Record, RequestId, Slot, Step, Victims, Want,
+    WordCell,
+    decision::GrantFor,
+    record::{HostCopy, Place},
 };
+use std::collections::BTreeSet;
 
 enum Admit {
     Yes,
@@ -17,7 +20,7 @@ impl<C: WordCell + Clone> Core<C> {
         let mut index = 0;
         while let Some(&id) = self.requests.queue.get(index) {
             let Some(request) = self.requests.get(id) else {
-                self.requests.unqueue(id);
+                self.unqueue(id);
                 continue;
             };
             if matches!(request.outcome, Outcome::AskHook)
@@ -33,7 +36,7 @@ impl<C: WordCell + Clone> Core<C> {
             }
             match self.admit(id, &ask, stamp, bytes) {
                 Admit::Yes => {
-                    self.requests.unqueue(id);
+                    self.unqueue(id);
                     if matches!(ask, Ask::Drop(_) | Ask::Touch(_)) {
                         self.requests.remove(id);
                     }
@@ -165,7 +168,7 @@ impl<C: WordCell + Clone> Core<C> {
             // Another launch was to overwrite contents that are nobody's: there is nothing to copy for this one.
             record.room = None;
             self.take_step(want.slot, Step::Overwrite, |word| Some(word.with_dirty(true)));
-            self.books.restored(bytes, false);
+            self.count_back(want.slot, false);
             self.list(want.slot);
             return false;
         }
@@ -237,7 +240,7 @@ impl<C: WordCell + Clone> Core<C> {
         }
         let mut chosen = Vec::new();
         while over > Bytes::ZERO {
-            let Some(slot) = self.order.take(&mut self.records) else {
+            let Some(slot) = self.next_victim() else {
                 chosen.into_iter().for_each(|slot| self.reopen(slot));
                 return false;
             };
@@ -248,6 +251,36 @@ impl<C: WordCell + Clone> Core<C> {
             self.claim(slot, Some(id));
         }
         true
+    }
+
+    /// Takes out the next victim, and closes its word.
+    pub(super) fn next_victim(&mut self) -> Option<Slot> {
+        match self.victims {
+            Victims::LeastRecentlyUsed => self.order.take(&mut self.records, false),
+            Victims::NextUse => self.order.take(&mut self.records, true).or_else(|| {
+                let last = self.wanted_last()?;
+                self.order.take_this(&mut self.records, last)
+            }),
+        }
+    }
+
+    /// Of the candidates that launches wait for, the one that is needed last.
+    fn wanted_last(&self) -> Option<Slot> {
+        let is_free = |record: &Record<C>| {
+            let word = record.cell.load();
+            matches!(record.place, Place::Listed(_)) && word.pins() == 0 && !word.is_exported()
+        };
+        let mut wanted: BTreeSet<Slot> = BTreeSet::new();
+        let mut last = None;
+        for request in self.requests.queue.iter().filter_map(|&id| self.requests.get(id)) {
+            let Ask::Uses(wants) = &request.ask else { continue };
+            for want in wants.iter().filter(|want| want.kept) {
+                if wanted.insert(want.slot) && self.records.get(want.slot).is_some_and(is_free) {
+                    last = Some(want.slot);
+                }
+            }
+        }
+        last
     }
 
     /// The failure of a request that exports and fixed buffers alone keep out.
@@ -268,7 +301,7 @@ impl<C: WordCell + Clone> Core<C> {
             self.requeue(id);
         }
         while self.is_over_budget() {
-            let Some(slot) = self.order.take(&mut self.records) else { return };
+            let Some(slot) = self.next_victim() else { return };
             self.claim(slot, None);
         }
     }
@@ -288,14 +321,14 @@ impl<C: WordCell + Clone> Core<C> {
         for slot in kept {
             if self.come_back(slot) {
                 let note = self.ask(Ask::Drop(slot), 0);
-                self.requests.unqueue(note);
-                self.requests.queue.push_front(note);
+                self.unqueue(note);
+                self.queue_first(note);
             }
         }
         self.abandon(id);
         if let Some(request) = self.requests.get_mut(id) {
             request.outcome = Outcome::Queued;
-            self.requests.queue.push_front(id);
+            self.queue_first(id);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Write-back ahead of need: the buffers that would be spilled next are cleaned while they stay usable, so that making
 //! room is a release and not a copy. Decides nothing about who is spilled.
 
-use super::{Bytes, Core, Decision, Phase, Policy, WordCell, record::HostCopy};
+use super::{Bytes, Core, Decision, Phase, Policy, Victims, WordCell, record::HostCopy};
 
 /// The copies of write-back under way at a time: enough to keep the copy engine busy, few enough that a spill in need
 /// does not stand behind many.
@@ -40,7 +40,13 @@ impl<C: WordCell + Clone> Core<C> {
             }
             let Some(record) = self.records.get(slot) else { continue };
             let word = record.cell.load();
-            if word.pins() > 0 || word.is_exported() || record.ops > 0 || word.phase() != Phase::Resident {
+            let is_spared = self.victims == Victims::NextUse && record.wanted > 0;
+            if is_spared
+                || word.pins() > 0
+                || word.is_exported()
+                || record.ops > 0
+                || word.phase() != Phase::Resident
+            {
                 continue;
             }
             if record.copying.is_some() {

@@ -212,7 +212,7 @@ impl World {
             .iter()
             .fold((u64::MAX, 0), |(least, most), &(_, limit)| (limit.min(least), limit.max(most)));
         match kind {
-            ErrorKind::TooLarge => bytes > least,
+            ErrorKind::TooLarge => bytes > least.min(self.bench.capacity),
             ErrorKind::Blocked => shared || self.unmovable() || self.unmovable_at.get() >= since,
             ErrorKind::Stalled => shared || self.pins.get() > 0 || self.pinned_at.get() >= since,
             ErrorKind::OutOfMemory => self.bench.kind.refusals || most > self.bench.capacity,

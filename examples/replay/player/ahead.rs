@@ -5,7 +5,8 @@ use crate::{
     content,
     program::{Content, Launch},
 };
-use tack_residency::{Buffer, Device, LaunchQueue, Result, Use};
+use std::{collections::VecDeque, task::Poll};
+use tack_residency::{Buffer, Device, LaunchQueue, Operation, Read, Result, Use};
 
 /// A program that looks ahead, and waits for what the host reads.
 pub struct Ahead {
@@ -14,13 +15,35 @@ pub struct Ahead {
     shared: Shared,
     buffers: Vec<Option<Buffer>>,
     queue: LaunchQueue,
+    /// Under way, in their order: the step, the buffer's number, and the read.
+    reads: VecDeque<(usize, usize, Operation<Read>)>,
 }
+
+/// How many reads may be under way: each holds a buffer's bytes.
+const READS: usize = 32;
 
 impl Ahead {
     /// With `holds`, the device holds bytes.
     pub fn new(device: &Device, look_ahead: usize, holds: bool, shared: Shared) -> Ahead {
         let (buffers, queue) = (Vec::new(), device.launch_queue(look_ahead));
-        Ahead { device: device.clone(), holds, shared, buffers, queue }
+        Ahead { device: device.clone(), holds, shared, buffers, queue, reads: VecDeque::new() }
+    }
+
+    fn take(&self, place: usize, bytes: &[u8]) {
+        if self.holds {
+            self.shared.digest.read(place, bytes);
+        }
+    }
+
+    /// Waits until no more than `keep` reads are under way.
+    async fn finish_reads(&mut self, keep: usize) -> Result<()> {
+        while self.reads.len() > keep
+            && let Some((place, _, read)) = self.reads.pop_front()
+        {
+            let bytes = read.await?;
+            self.take(place, &bytes);
+        }
+        Ok(())
     }
 }
 
@@ -30,10 +53,12 @@ fn alive(buffers: &[Option<Buffer>], number: usize) -> &Buffer {
 
 impl Player for Ahead {
     async fn alloc(&mut self, bytes: u64, content: Content) -> Result<()> {
-        let alloc = self.device.alloc(bytes);
-        let alloc = if content == Content::Cleared { alloc } else { alloc.uninitialised() };
-        let buffer = alloc.await?;
+        let is_cleared = content == Content::Cleared;
+        let buffer =
+            if is_cleared { self.queue.alloc(bytes)? } else { self.queue.alloc_uninitialised(bytes)? };
         if content == Content::Host && self.holds {
+            // Once it has its memory, as the host's own part of a program would.
+            self.queue.flush_uses(&buffer).await?;
             buffer.write(content::fresh(self.buffers.len(), bytes)).await?;
         }
         self.buffers.push(Some(buffer));
@@ -47,23 +72,30 @@ impl Player for Ahead {
         self.queue.push(uses, self.shared.work(place, launch, KERNEL)).await
     }
 
-    async fn read(&mut self, place: usize, buffer: usize) -> Result<()> {
-        let buffer = alive(&self.buffers, buffer);
-        // It comes behind the launches before it.
+    async fn read(&mut self, place: usize, number: usize) -> Result<()> {
+        let buffer = alive(&self.buffers, number);
+        // It comes behind the launches before it, and is not waited for: later ones need not wait either.
         self.queue.flush_uses(buffer).await?;
-        let bytes = buffer.read().await?;
-        if self.holds {
-            self.shared.digest.read(place, &bytes);
+        let mut read = buffer.read();
+        match futures::poll!(&mut read) {
+            Poll::Ready(bytes) => self.take(place, &bytes?),
+            Poll::Pending => self.reads.push_back((place, number, read)),
         }
-        Ok(())
+        self.finish_reads(READS).await
     }
 
-    fn free(&mut self, buffer: usize) {
+    async fn free(&mut self, buffer: usize) -> Result<()> {
+        // A read holds a handle of its own until it has ended.
+        while self.reads.iter().any(|(_, number, _)| *number == buffer) {
+            self.finish_reads(self.reads.len() - 1).await?;
+        }
         self.buffers[buffer] = None;
+        Ok(())
     }
 
     async fn settle(&mut self) -> Result<()> {
         self.queue.flush().await?;
+        self.finish_reads(0).await?;
         self.device.idle().await
     }
 }

@@ -52,8 +52,9 @@ impl Player for Facade {
         Ok(())
     }
 
-    fn free(&mut self, buffer: usize) {
+    async fn free(&mut self, buffer: usize) -> Result<()> {
         self.buffers[buffer] = None;
+        Ok(())
     }
 
     async fn settle(&mut self) -> Result<()> {

@@ -26,7 +26,7 @@ pub trait Player {
     async fn launch(&mut self, place: usize, launch: &Launch) -> Result<()>;
     /// Reads a buffer to the host; what is read goes to the digest.
     async fn read(&mut self, place: usize, buffer: usize) -> Result<()>;
-    fn free(&mut self, buffer: usize);
+    async fn free(&mut self, buffer: usize) -> Result<()>;
     /// Waits until all that was asked for is done.
     async fn settle(&mut self) -> Result<()>;
 }
