@@ -60,7 +60,8 @@ impl<C: WordCell + Clone> Core<C> {
             if let Place::Listed(_) = record.place {
                 listed = listed.plus(record.bytes);
                 same("a candidate that is claimed", record.claimed.is_some(), false)?;
-                same("a candidate that is spilled", phase == Phase::Spilled, false)?;
+                let is_spilled = phase == Phase::Spilled && record.keepers == 0;
+                same("a candidate that is spilled", is_spilled, false)?;
             }
             let movable = !record.fixed && record.bytes > Bytes::ZERO && record.exports == 0;
             if record.place == Place::Off && movable && phase != Phase::Spilled && !record.departed {

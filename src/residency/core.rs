@@ -63,6 +63,8 @@ pub struct Core<C> {
     pub(super) kept: usize,
     /// Of buffers claimed for requests and not yet released.
     pub(super) claimed: Bytes,
+    /// The device is lost: nothing ends by itself.
+    pub(super) is_lost: bool,
     budget: Bytes,
     total: Bytes,
     next: u64,
@@ -93,6 +95,7 @@ impl<C: WordCell + Clone> Core<C> {
             exported: Bytes::ZERO,
             kept: 0,
             claimed: Bytes::ZERO,
+            is_lost: false,
             budget,
             total: Bytes::MAX,
             next: 0,
@@ -366,6 +369,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Fails every request: the device is lost.
     pub fn lose(&mut self) {
+        self.is_lost = true;
         let waiting: Vec<RequestId> = self
             .requests
             .iter()
@@ -375,6 +379,9 @@ impl<C: WordCell + Clone> Core<C> {
         for id in waiting {
             self.fail(id, Failure::Lost);
         }
+        let departed: Vec<Slot> =
+            self.records.iter().filter(|(_, record)| record.departed).map(|(slot, _)| slot).collect();
+        departed.into_iter().for_each(|slot| self.finish_drop(slot));
     }
 
     /// Whether the host copy of a buffer is what a reader must see: current, and the device copy not newer.

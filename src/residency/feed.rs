@@ -85,7 +85,7 @@ impl<C: WordCell + Clone> Core<C> {
         if let Some(id) = overwriter.filter(|_| !copied) {
             record.coming = false;
             record.room = Some(id);
-            record.waiters.clear();
+            record.waiters.retain(|&waiter| waiter != id);
             self.one_less(id);
         } else if discarded {
             self.arrive_empty(slot);
@@ -118,22 +118,26 @@ impl<C: WordCell + Clone> Core<C> {
         record.written || record.waiters.iter().any(|&id| self.want(id, slot).is_some_and(|want| want.writes))
     }
 
-    fn want(&self, id: RequestId, slot: Slot) -> Option<super::Want> {
+    pub(super) fn want(&self, id: RequestId, slot: Slot) -> Option<super::Want> {
         match &self.requests.get(id)?.ask {
             Ask::Uses(wants) => wants.iter().copied().find(|want| want.slot == slot),
             _ => None,
         }
     }
 
-    /// The one request a spilled buffer comes back for, if it overwrites the whole of it.
+    /// The request a spilled buffer comes back for, if it overwrites the whole of it before any other sees it.
     pub(super) fn overwriter(&self, slot: Slot) -> Option<RequestId> {
         let record = self.records.get(slot)?;
-        match record.waiters.as_slice() {
-            &[id] if self.policy == Policy::Aware && !record.written => {
-                self.want(id, slot).filter(|want| want.overwrites).map(|_| id)
-            }
-            _ => None,
-        }
+        let (&first, others) = record.waiters.split_first()?;
+        let want = self.want(first, slot).filter(|want| want.overwrites)?;
+        // Launches taken ahead of time come behind one another, and see what it wrote.
+        let is_first = others.is_empty() || (want.kept && others.iter().all(|&id| self.is_kept(id, slot)));
+        (self.policy == Policy::Aware && !record.written && is_first).then_some(first)
+    }
+
+    /// Whether a request uses a buffer for a launch taken ahead of time.
+    pub(super) fn is_kept(&self, id: RequestId, slot: Slot) -> bool {
+        self.want(id, slot).is_some_and(|want| want.kept)
     }
 
     pub(super) fn is_discarded(&self, slot: Slot) -> bool {
@@ -142,7 +146,7 @@ impl<C: WordCell + Clone> Core<C> {
         })
     }
 
-    fn tell_waiters(&mut self, slot: Slot) {
+    pub(super) fn tell_waiters(&mut self, slot: Slot) {
         let Some(record) = self.records.get_mut(slot) else { return };
         record.written = false;
         for id in std::mem::take(&mut record.waiters) {
@@ -254,6 +258,16 @@ impl<C: WordCell + Clone> Core<C> {
             return;
         };
         record.room = None;
+        if !record.waiters.is_empty() {
+            // Launches behind it were to see what it wrote, and see what was there instead.
+            record.coming = true;
+            if record.host == HostCopy::None {
+                self.arrive_empty(slot);
+            } else {
+                self.decide(Decision::CopyIn(slot));
+            }
+            return;
+        }
         record.memory = false;
         record.present = false;
         let (cell, bytes) = (record.cell.clone(), record.bytes);

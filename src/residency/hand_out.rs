@@ -1,7 +1,8 @@
 //! What holds a buffer beside pins: exports, operations being queued, host writes in its host copy; and its end.
 
 use super::{
-    Ask, Bytes, Core, Decision, Phase, Request, RequestId, Slot, Victims, Want, WordCell, record::HostCopy,
+    Ask, Bytes, Core, Decision, Phase, Policy, Record, Request, RequestId, Slot, Victims, Want, WordCell,
+    record::HostCopy,
 };
 
 impl<C: WordCell + Clone> Core<C> {
@@ -176,8 +177,10 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     pub(super) fn unkeep(&mut self, want: &Want) {
-        if let Some(record) = self.records.get_mut(want.slot) {
-            record.keepers = record.keepers.saturating_sub(u32::from(want.kept));
+        let Some(record) = self.records.get_mut(want.slot) else { return };
+        record.keepers = record.keepers.saturating_sub(u32::from(want.kept));
+        if record.keepers == 0 && record.cell.load().phase() == Phase::Spilled {
+            self.order.unlist(want.slot, record);
         }
     }
 
@@ -222,10 +225,25 @@ impl<C: WordCell + Clone> Core<C> {
         }
     }
 
+    /// Whether something of a buffer is on its way that ends by itself.
+    fn is_under_way(&self, slot: Slot) -> bool {
+        let is_on_its_way =
+            |record: &Record<C>| record.ops > 0 || record.cell.load().phase() == Phase::Restoring;
+        !self.is_lost && self.records.get(slot).is_some_and(is_on_its_way)
+    }
+
     /// Frees a dropped buffer once nothing of it is being queued.
     pub(super) fn finish_drop(&mut self, slot: Slot) {
         let Some(record) = self.records.get(slot).filter(|record| record.departed) else { return };
-        if record.cell.load().pins() > 0 {
+        let word = record.cell.load();
+        if word.pins() > 0 {
+            return;
+        }
+        // Strictly by recency, a victim that cannot be copied out yet is, all the same.
+        let is_due = record.claimed.is_some_and(|claim| !claim.copied)
+            && record.copying.is_none()
+            && (word.is_dirty() || self.policy == Policy::Plain);
+        if is_due && self.victims == Victims::LeastRecentlyUsed && self.is_under_way(slot) {
             return;
         }
         self.settle_drop(slot);

@@ -1,7 +1,7 @@
 //! The candidates in order of last use. The order is repaired lazily: a use stamps the word alone, and the search
 //! that meets an entry older than its word moves it to where it belongs.
 
-use super::{Bytes, Record, Slot, Table, WordCell, record::Place};
+use super::{Bytes, Phase, Record, Slot, Table, WordCell, record::Place};
 use std::{collections::BTreeSet, ops::Bound};
 
 /// The order of candidates: least recently used first, ties by age.
@@ -88,7 +88,7 @@ impl Recency {
             } else if word.is_exported() {
                 Some(word)
             } else if word.pins() > 0 {
-                Some(word.with_watched(true))
+                Some(word.with_watched(word.phase() != Phase::Spilled))
             } else {
                 Some(word.with_closed(true))
             }
@@ -106,6 +106,11 @@ impl Recency {
         }
         self.order.remove(&entry);
         self.bytes = self.bytes.minus(record.bytes);
+        if before.phase() == Phase::Spilled {
+            // On its way to the device for others too: it is a candidate again once it is there.
+            record.place = Place::Off;
+            return Met::Moved;
+        }
         if before.is_exported() || before.pins() > 0 {
             record.place = Place::Aside;
             return Met::Moved;

@@ -164,12 +164,25 @@ impl<C: WordCell + Clone> Core<C> {
         if phase != Phase::Spilled {
             return false;
         }
+        let holder = record.room;
+        if want.kept {
+            // Victims are taken in the order that they would be with nothing taken ahead of time: it has its place there.
+            self.list(want.slot);
+        }
+        let sees_holder = want.kept && holder.is_some_and(|holder| self.is_kept(holder, want.slot));
+        let Some(record) = self.records.get_mut(want.slot) else { return false };
+        if sees_holder {
+            // What that launch writes, once its work is queued.
+            record.waiters.push(id);
+            return true;
+        }
         if record.room.is_some() && record.host == HostCopy::None {
             // Another launch was to overwrite contents that are nobody's: there is nothing to copy for this one.
             record.room = None;
             self.take_step(want.slot, Step::Overwrite, |word| Some(word.with_dirty(true)));
             self.count_back(want.slot, false);
             self.list(want.slot);
+            self.tell_waiters(want.slot);
             return false;
         }
         record.waiters.push(id);

@@ -18,6 +18,8 @@ use tack_residency::{
 };
 use trace::Trace;
 
+const LOOK_AHEADS: [Option<usize>; 6] = [None, Some(0), Some(1), Some(4), Some(16), Some(64)];
+
 const POLICIES: [(Policy, Copies); 2] = [(Policy::Plain, Copies::All), (Policy::Aware, Copies::Needed)];
 
 /// Computed time, one byte of granularity, and no end of memory but the budget.
@@ -28,12 +30,25 @@ fn computed(budget: u64, policy: Policy) -> Device {
     Device::options().budget(budget).policy(policy).open_driver("sim", driver).expect("a device")
 }
 
+fn player(device: Device, look_ahead: Option<usize>) -> Player {
+    match look_ahead {
+        None => Player::new(device, 1.0),
+        Some(launches) => Player::ahead(device, launches),
+    }
+}
+
 fn small() -> Trace {
     Trace::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/replay/small.jsonl")).expect("a trace")
 }
 
 fn check(name: &str, what: &str, got: Figures, right: Figures) {
     assert_eq!(got, right, "{name}, {what}: left is what was done, right is exactly LRU");
+}
+
+/// As [`check`]. The device's memory lags behind the decisions of a program that looks ahead, and its peak with it.
+fn check_ahead(name: &str, policy: Policy, look_ahead: Option<usize>, got: Figures, right: Figures) {
+    let peak = if look_ahead.is_some() { got.peak } else { right.peak };
+    check(name, &format!("{policy:?}, {look_ahead:?} ahead"), got, Figures { peak, ..right });
 }
 
 #[test]
@@ -44,12 +59,10 @@ fn the_small_trace_is_spilled_exactly_by_recency() {
         for (policy, copies) in POLICIES {
             let right = figures(&trace, budget, copies);
             assert!(right.spills > 25 && right.out <= right.spilled, "too easy: {right:?}");
-            check(
-                "small",
-                &format!("{policy:?} at {budget}"),
-                play(&computed(budget, policy), &trace),
-                right,
-            );
+            for look_ahead in LOOK_AHEADS {
+                let device = computed(budget, policy);
+                check_ahead("small", policy, look_ahead, play(player(device, look_ahead), &trace), right);
+            }
         }
     }
 }
@@ -65,25 +78,27 @@ fn the_naive_model_agrees_with_the_stated_values() {
     }
 }
 
-fn replay_real_programs(policy: Policy, right: impl Fn(&table::Row) -> Figures) {
+fn replay_real_programs(policy: Policy, look_ahead: usize, right: impl Fn(&table::Row) -> Figures) {
     let Some(folder) = table::folder() else { return };
     for row in table::rows(&folder) {
         let trace = Trace::open(&folder.join(format!("{}.jsonl.gz", row.name))).expect("a trace");
-        let start = Instant::now();
-        let got = play(&computed(row.budget, policy), &trace);
-        println!("{} {policy:?}: {got:?} in {:.1?}", row.name, start.elapsed());
-        check(&row.name, &format!("{policy:?}"), got, right(&row));
+        for look_ahead in [None, Some(look_ahead)] {
+            let (start, device) = (Instant::now(), computed(row.budget, policy));
+            let got = play(player(device, look_ahead), &trace);
+            println!("{} {policy:?}, {look_ahead:?} ahead: {got:?} in {:.1?}", row.name, start.elapsed());
+            check_ahead(&row.name, policy, look_ahead, got, right(&row));
+        }
     }
 }
 
 #[test]
 fn real_programs_are_spilled_exactly_by_recency() {
-    replay_real_programs(Policy::Plain, |row| row.plain);
+    replay_real_programs(Policy::Plain, 4, |row| row.plain);
 }
 
 #[test]
 fn real_programs_copy_only_what_changed() {
-    replay_real_programs(Policy::Aware, |row| row.aware);
+    replay_real_programs(Policy::Aware, 64, |row| row.aware);
 }
 
 /// One event after the other on a real clock, with a look at every buffer after each.

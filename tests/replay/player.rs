@@ -5,7 +5,7 @@ use crate::{
     trace::{Event, Id, Trace},
 };
 use std::{collections::BTreeMap, time::Duration};
-use tack_residency::{Buffer, Device, Result, Use};
+use tack_residency::{Buffer, Device, LaunchQueue, Result, Run, Use};
 
 /// A program that is being played.
 #[derive(Debug)]
@@ -14,11 +14,18 @@ pub struct Player {
     buffers: BTreeMap<Id, Buffer>,
     /// Kernels cost this share of what was recorded.
     speed: f64,
+    /// Launches and allocations are asked for ahead of their turn.
+    queue: Option<LaunchQueue>,
 }
 
 impl Player {
     pub fn new(device: Device, speed: f64) -> Player {
-        Player { device, buffers: BTreeMap::new(), speed }
+        Player { device, buffers: BTreeMap::new(), speed, queue: None }
+    }
+
+    pub fn ahead(device: Device, look_ahead: usize) -> Player {
+        let queue = Some(device.launch_queue(look_ahead));
+        Player { queue, ..Player::new(device, 1.0) }
     }
 
     pub fn buffers(&self) -> &BTreeMap<Id, Buffer> {
@@ -28,7 +35,10 @@ impl Player {
     pub fn apply(&mut self, event: &Event) -> Result<()> {
         match event {
             Event::Alloc { buf, bytes, .. } => {
-                let buffer = self.device.alloc(*bytes).uninitialised().wait()?;
+                let buffer = match &mut self.queue {
+                    Some(queue) => queue.alloc_uninitialised(*bytes)?,
+                    None => self.device.alloc(*bytes).uninitialised().wait()?,
+                };
                 self.buffers.insert(*buf, buffer);
             }
             Event::Launch { reads, writes, cost_us, .. } => {
@@ -39,11 +49,20 @@ impl Player {
                 let written = writes.iter().filter(|id| !reads.contains(id));
                 let written = written.map(|id| Use::write(&self.buffers[id]));
                 let uses: Vec<Use> = read.chain(written).collect();
-                let launch = self.device.prepare(uses).wait()?;
                 let cost = Duration::from_secs_f64(cost_us * 1e-6 * self.speed);
-                launch.submit(|run| run.host_kernel(cost, |_| {}))?;
+                let work = move |run: &Run<'_>| run.host_kernel(cost, |_| {});
+                match &mut self.queue {
+                    Some(queue) => queue.push(uses, work).wait()?,
+                    None => self.device.prepare(uses).wait()?.submit(work)?,
+                }
             }
-            Event::HostRead { buf } => drop(self.buffers[buf].read().wait()?),
+            Event::HostRead { buf } => {
+                let buffer = &self.buffers[buf];
+                if let Some(queue) = &mut self.queue {
+                    queue.flush_uses(buffer).wait()?;
+                }
+                drop(buffer.read().wait()?);
+            }
             Event::Free { buf } => drop(self.buffers.remove(buf)),
         }
         Ok(())
@@ -65,13 +84,15 @@ impl Player {
 }
 
 /// Plays a whole trace.
-pub fn play(device: &Device, trace: &Trace) -> Figures {
-    let mut player = Player::new(device.clone(), 1.0);
+pub fn play(mut player: Player, trace: &Trace) -> Figures {
     for event in &trace.events {
         player.apply(event).unwrap_or_else(|error| panic!("{}: {error}", trace.name));
     }
-    let figures = player.figures();
+    if let Some(queue) = &mut player.queue {
+        queue.flush().wait().expect("every launch");
+    }
+    let device = &player.device;
     device.idle().wait().expect("an idle device");
     device.check().expect("balanced books");
-    figures
+    player.figures()
 }
