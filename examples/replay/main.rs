@@ -16,6 +16,7 @@ mod program;
 mod progress;
 mod run;
 mod stalls;
+mod survey;
 mod table;
 mod target;
 #[cfg(test)]
@@ -84,6 +85,10 @@ fn perform(
     let unwritten = |error| format!("the report cannot be written: {error}");
     let mut options = match Request::parse(words)? {
         Request::Replay(options) => options,
+        Request::Survey(folder) => {
+            survey::write(&folder, out, progress)?;
+            return Ok(Verdict::Agree);
+        }
         Request::Help => {
             write!(out, "{}", options::HELP).map_err(unwritten)?;
             return Ok(Verdict::Agree);

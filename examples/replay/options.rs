@@ -29,6 +29,8 @@ usage: replay [TRACE] [OPTIONS]
   --json               print one JSON object, and nothing else, on the standard output
   --timeline FILE      draw memory in use and the queues over time, as a page to open in a browser
   --trace FILE         write the same for Perfetto or chrome://tracing
+  --survey FOLDER      instead: replay every trace of a folder at half of what it holds, on two devices, through the
+                       facade and at several look-aheads, without bytes; print one table, in Markdown
   --help               print this
 
 Seconds are the device's own. Hidden is the part of the copies' time in which a kernel ran beside them; a stall is
@@ -43,6 +45,8 @@ const HELD: u64 = 1 << 30;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
     Help,
+    /// All traces of a folder, in one table.
+    Survey(PathBuf),
     Replay(Options),
 }
 
@@ -114,6 +118,11 @@ impl Options {
     /// Launches asked for before their turn: the facade has none.
     pub fn look_ahead(&self) -> usize {
         if self.mode == Mode::Facade { 0 } else { self.look_ahead }
+    }
+
+    /// With another look-ahead.
+    pub fn ahead(self, look_ahead: usize) -> Options {
+        Options { look_ahead, ..self }
     }
 
     /// Whether bytes are held, as far as that is known.
@@ -188,6 +197,7 @@ impl Request {
                     let ways = [("held", Bytes::Held), ("none", Bytes::None)];
                     options.bytes = Some(one_of(flag, &value("held or none")?, &ways)?);
                 }
+                "--survey" => return Ok(Request::Survey(file("a folder of traces")?.into())),
                 "--timeline" => options.timeline = Some(file("a file to write")?.into()),
                 "--trace" => options.trace_events = Some(file("a file to write")?.into()),
                 _ => return Err(format!("there is no option {}: see --help", word.display())),
