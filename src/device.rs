@@ -150,7 +150,7 @@ impl Device {
     /// Sets the budget, or none. Lowered, it spills at once what may be spilled, and the rest as pins end; meanwhile
     /// the report says `over_budget`.
     pub fn set_budget(&self, bytes: Option<u64>) {
-        let spills = self.driver().caps().spills;
+        let spills = self.engine().settings.spills;
         self.engine().change(|core| core.set_budget(bytes.filter(|_| spills).map_or(Bytes::MAX, Bytes)));
     }
 
@@ -260,7 +260,7 @@ impl Steps for Spill {
 
     fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<u64>> {
         let device = &self.device;
-        if !device.driver().caps().spills {
+        if !device.engine().settings.spills {
             return Poll::Ready(Ok(0));
         }
         let engine = device.engine();

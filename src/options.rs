@@ -38,6 +38,7 @@ pub struct Options {
     stall_after: Duration,
     policy: Policy,
     victims: Victims,
+    spilling: bool,
     write_back: Option<(u8, u8)>,
 }
 
@@ -61,6 +62,7 @@ impl Default for Options {
             stall_after: Duration::from_secs(10),
             policy: Policy::Aware,
             victims: Victims::default(),
+            spilling: true,
             write_back: None,
         }
     }
@@ -116,6 +118,24 @@ impl Options {
         self
     }
 
+    /// Whether buffers are spilled at all. Without, memory is counted and nothing more: there is no budget, and an
+    /// allocation that the driver refuses fails once the memory hook has run and the caches are empty. On if not set.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, ErrorKind, driver::sim::{Config, Sim}};
+    /// let small = Sim::open(Config::new().with_capacity(8192).with_granularity(4096))?;
+    /// let device = Device::options().spilling(false).open_driver("small", small)?;
+    /// let held = [device.alloc(4096).wait()?, device.alloc(4096).wait()?];
+    /// assert_eq!(device.alloc(4096).wait().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    /// assert_eq!(device.memory_info().in_use, 8192);
+    /// # drop(held);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    pub fn spilling(mut self, on: bool) -> Options {
+        self.spilling = on;
+        self
+    }
+
     /// Whom a spill takes: strictly the least recently used if not set. [`Victims::NextUse`] spares what the launches
     /// of a [`LaunchQueue`](crate::LaunchQueue) are about to use, and copies less.
     pub fn victims(mut self, victims: Victims) -> Options {
@@ -156,9 +176,10 @@ impl Options {
     /// The driver's, if it can make no queues; `Unavailable` if the host can start no thread.
     pub fn open_driver(self, name: &str, driver: Arc<dyn Driver>) -> Result<Device> {
         let caps = driver.caps();
-        let total = driver.memory().total.filter(|_| caps.spills);
+        let spills = caps.spills && self.spilling;
+        let total = driver.memory().total.filter(|_| spills);
         let overcommitted = total.filter(|_| caps.overcommits);
-        let budget = self.budget.filter(|_| caps.spills).or(overcommitted.map(|total| total / 10 * 9));
+        let budget = self.budget.filter(|_| spills).or(overcommitted.map(|total| total / 10 * 9));
         let kind = match self.host {
             HostMemoryKind::Pinned => HostKind::Pinned,
             HostMemoryKind::Ordinary => HostKind::Ordinary,
@@ -169,6 +190,7 @@ impl Options {
             stall_after: self.stall_after,
             policy: self.policy,
             victims: self.victims,
+            spills,
             write_back: self.write_back,
             total,
             tag: self.tag,

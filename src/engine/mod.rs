@@ -73,6 +73,8 @@ pub struct Settings {
     pub stall_after: Duration,
     /// Which copies are made.
     pub policy: crate::residency::Policy,
+    /// Whether anything is spilled.
+    pub spills: bool,
     /// Whom a spill takes.
     pub victims: crate::residency::Victims,
     /// When buffers are cleaned ahead of need: the marks, in percent of the budget.

@@ -113,6 +113,7 @@ impl World {
             hook: None,
             stall_after: Duration::from_secs(3600),
             policy: Policy::Aware,
+            spills: true,
             victims: Victims::default(),
             write_back: None,
             total: None,

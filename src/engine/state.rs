@@ -126,6 +126,7 @@ impl State {
 
     fn core(budget: Bytes, settings: &Settings) -> Core<Arc<Cell>> {
         let mut core = Core::new(budget, settings.policy, settings.hook.is_some());
+        core.set_spills(settings.spills);
         core.set_victims(settings.victims);
         core.set_write_back(settings.write_back);
         core.set_total(settings.total.map_or(Bytes::MAX, Bytes));

@@ -48,6 +48,7 @@ pub struct Core<C> {
     pub(super) decisions: VecDeque<Decision<C>>,
     pub(super) steps: Steps,
     pub(super) policy: Policy,
+    pub(super) spills: bool,
     pub(super) victims: Victims,
     pub(super) has_hook: bool,
     pub(super) shrink: bool,
@@ -85,6 +86,7 @@ impl<C: WordCell + Clone> Core<C> {
             decisions: VecDeque::new(),
             steps: Steps::default(),
             policy,
+            spills: true,
             victims: Victims::default(),
             has_hook,
             shrink: false,
@@ -187,6 +189,11 @@ impl<C: WordCell + Clone> Core<C> {
     /// The most bytes of live buffers the device may hold.
     pub fn budget(&self) -> Bytes {
         self.budget
+    }
+
+    /// Sets whether anything is spilled.
+    pub fn set_spills(&mut self, on: bool) {
+        self.spills = on;
     }
 
     /// Sets whom a spill takes.

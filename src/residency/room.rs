@@ -204,7 +204,7 @@ impl<C: WordCell + Clone> Core<C> {
         for &slot in slots {
             let Some(record) = self.records.get_mut(slot) else { continue };
             let word = record.cell.load();
-            let free = record.present && word.phase() != Phase::Spilled && record.ops == 0;
+            let free = self.spills && record.present && word.phase() != Phase::Spilled && record.ops == 0;
             let closed = free
                 && !record.fixed
                 && !record.foreign
@@ -269,6 +269,7 @@ impl<C: WordCell + Clone> Core<C> {
     /// Takes out the next victim, and closes its word.
     pub(super) fn next_victim(&mut self) -> Option<Slot> {
         match self.victims {
+            _ if !self.spills => None,
             Victims::LeastRecentlyUsed => self.order.take(&mut self.records, false),
             Victims::NextUse => self.order.take(&mut self.records, true).or_else(|| {
                 let last = self.wanted_last()?;

@@ -22,8 +22,10 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Starts to clean the coldest buffers, as far as the marks ask for it.
     pub(super) fn write_back(&mut self) {
-        let is_on =
-            self.policy == Policy::Aware && self.budget() != Bytes::MAX && !self.is_write_back_refused;
+        let is_on = self.spills
+            && self.policy == Policy::Aware
+            && self.budget() != Bytes::MAX
+            && !self.is_write_back_refused;
         let Some((low, high)) = self.marks.filter(|_| is_on) else { return };
         let (low, high) = (self.share(low), self.share(high));
         let free = self.budget().minus(self.books.decided);
