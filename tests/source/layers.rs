@@ -1,20 +1,7 @@
 //! Walks `src` and enforces the arrows between the layers, and where `unsafe` may be.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).expect("src can be read") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|kind| kind == "rs") {
-            found.push(path);
-        }
-    }
-}
+use super::{sources, src};
+use std::{fs, path::Path};
 
 /// The first part of a path below `src`, without the extension: its layer, or the API file it is.
 fn layer(path: &Path, src: &Path) -> String {
@@ -69,14 +56,9 @@ fn uses(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-fn src() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
-}
-
 #[test]
 fn nothing_below_imports_what_is_above() {
-    let (src, mut files) = (src(), Vec::new());
-    sources(&src, &mut files);
+    let (src, files) = (src(), sources(&src()));
     let mut wrong = Vec::new();
     for path in &files {
         let layer = layer(path, &src);
@@ -100,8 +82,7 @@ fn nothing_below_imports_what_is_above() {
 
 #[test]
 fn the_core_has_no_io_clock_lock_thread_log_await_or_unsafe() {
-    let (src, mut files) = (src(), Vec::new());
-    sources(&src.join("residency"), &mut files);
+    let files = sources(&src().join("residency"));
     let mut wrong = Vec::new();
     for path in &files {
         let text = fs::read_to_string(path).expect("a source file");
@@ -139,8 +120,7 @@ fn the_core_has_no_io_clock_lock_thread_log_await_or_unsafe() {
 
 #[test]
 fn unsafe_is_in_the_driver_alone() {
-    let (src, mut files) = (src(), Vec::new());
-    sources(&src, &mut files);
+    let (src, files) = (src(), sources(&src()));
     for path in files.iter().filter(|path| layer(path, &src) != "driver") {
         let text = fs::read_to_string(path).expect("a source file");
         for (at, line) in code(&text) {
