@@ -65,6 +65,7 @@ impl<T> Table<T> {
     }
 
     /// How many values there are.
+    #[cfg(debug_assertions)]
     pub fn len(&self) -> usize {
         self.entries.len().saturating_sub(self.vacant.len())
     }
