@@ -33,10 +33,42 @@ use crate::{
 use std::{ops::Deref, sync::Arc};
 
 /// A device whose calls wait. Everything that does not wait is [`crate::Device`]'s, which this derefs to.
+///
+/// ```
+/// use tack_residency::{Use, blocking::{Buffer, Device}};
+///
+/// let device = Device::open("sim")?;
+/// let (a, b) = (device.alloc(4096)?, device.alloc(4096)?);
+/// device.prepare([Use::write(&a)])?.submit(|run| {
+///     run.host_kernel(Default::default(), |args| args[0].bytes_mut().fill(7))
+/// })?;
+/// device.idle()?;
+/// assert_eq!(device.spill_all()?, 8192);
+/// device.make_room(4096)?;
+/// device.set_budget(Some(1 << 20)); // waits for nothing: `crate::Device`'s own
+/// // What has options, and what has no waiting form, is the async device's: its calls are waited for.
+/// let tagged: Buffer = (*device).alloc(4096).tag("weights").wait()?.into();
+/// let mut queue = device.launch_queue(4);
+/// queue.push([Use::read(&tagged)], |_| Ok(())).wait()?;
+/// queue.flush().wait()?;
+/// # let _ = b;
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Device(crate::Device);
 
 /// Options of a [`Device`] whose calls wait; all of [`crate::Options`], with ordinary host memory by default.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::{blocking::Device, driver::sim::{Config, Sim}};
+///
+/// let options = Device::options().budget(1 << 20).with(|options| options.stall_after(Duration::from_secs(1)));
+/// let device = options.clone().open("sim")?;
+/// let small = options.open_driver("small", Sim::open(Config::new().with_capacity(1 << 20))?)?;
+/// assert_eq!(device.memory_info().budget, small.memory_info().budget);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Options(AsyncOptions);
@@ -110,6 +142,19 @@ impl Device {
 
     /// See [`crate::Device::wrap`].
     ///
+    /// ```
+    /// # use tack_residency::blocking::Device;
+    /// let device = Device::open("sim")?;
+    /// let queue = device.queue().id();
+    /// let ptr = device.driver().allocate(queue, 4096)?; // as another library would
+    /// let wrapped = device.wrap(ptr, 4096)?;
+    /// wrapped.fill(7)?;
+    /// drop(wrapped);
+    /// device.idle()?;
+    /// device.driver().free(queue, ptr)?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As that.
@@ -157,10 +202,39 @@ impl Deref for Device {
 }
 
 /// A buffer whose calls wait. Everything that does not wait is [`crate::Buffer`]'s, which this derefs to.
+///
+/// ```
+/// use tack_residency::blocking::Device;
+///
+/// let device = Device::open("sim")?;
+/// let (a, b) = (device.alloc(4)?, device.alloc(4)?);
+/// a.write([1, 2, 3, 4])?;
+/// a.view(2, 2)?.fill(0)?;
+/// a.copy_to(&b)?;
+/// assert_eq!(b.read()?, [1, 2, 0, 0]);
+/// let (guard, export) = (a.ensure_resident()?, b.export()?);
+/// assert_eq!((a.spill()?, b.spill()?), (0, 0)); // both stay where they are
+/// drop((guard, export));
+/// assert_eq!((a.spill()?, b.spill()?), (512, 512)); // in bytes of device memory, which come in blocks of 512 here
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Buffer(crate::Buffer);
 
 /// A view whose calls wait. Everything that does not wait is [`crate::View`]'s, which this derefs to.
+///
+/// ```
+/// use tack_residency::blocking::Device;
+///
+/// let device = Device::open("sim")?;
+/// let buffer = device.alloc(1024)?;
+/// let view = buffer.view(256, 4)?;
+/// view.write([1, 2, 3, 4])?;
+/// view.view(0, 1)?.fill(7)?;
+/// assert_eq!(view.read()?, [7, 2, 3, 4]);
+/// assert_eq!(view.ensure_resident()?.view().offset(), 256);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct View(crate::View);
 
@@ -297,6 +371,13 @@ impl Buffer {
 
 impl Device {
     /// See [`crate::Device::add_queue`].
+    ///
+    /// ```
+    /// # use tack_residency::blocking::Device;
+    /// let device = Device::open("sim")?;
+    /// assert_ne!(device.add_queue()?.id(), device.queue().id());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

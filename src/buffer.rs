@@ -31,6 +31,8 @@ use std::{
 /// assert!(buffer.is_spilled());
 /// buffer.view(2, 3)?.fill(0).wait()?; // where it is
 /// assert_eq!(buffer.read().wait()?, [1, 2, 0, 0, 0, 6, 7, 8]);
+/// assert_eq!((buffer.len(), buffer.is_empty(), buffer.tag()), (8, false, Some("weights")));
+/// assert_eq!(buffer.device().name(), "sim");
 /// # Ok::<(), tack_residency::Error>(())
 /// ```
 pub struct Buffer {
@@ -74,6 +76,15 @@ impl Buffer {
 
     /// A part of it: `bytes` bytes from `offset` on. It shares the buffer and its residency.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(16).wait()?;
+    /// assert_eq!(buffer.view(12, 4)?.offset(), 12);
+    /// assert!(buffer.view(12, 5).is_err());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Misuse` if the part is not within the buffer.
@@ -87,6 +98,17 @@ impl Buffer {
 
     /// Reads it to the host, wherever it is, behind the last write.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// # futures::executor::block_on(async {
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4).await?;
+    /// assert_eq!(buffer.read().await?, [0; 4]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// # })?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `OutOfMemory` if the host tier has no staging; `DeviceLost` if no current host copy is left.
@@ -95,6 +117,19 @@ impl Buffer {
     }
 
     /// Writes the host's bytes into it from the start, wherever it is. `data` must fit.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// # futures::executor::block_on(async {
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(8).await?;
+    /// let numbers = [1.0_f32, 2.0];
+    /// buffer.write(numbers.map(f32::to_ne_bytes).as_flattened()).await?; // or `bytemuck::cast_slice`
+    /// assert_eq!(buffer.view(4, 4)?.read().await?, 2.0_f32.to_ne_bytes());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// # })?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -105,6 +140,15 @@ impl Buffer {
 
     /// Sets every byte to `value`, wherever it is.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4).wait()?;
+    /// buffer.fill(7).wait()?;
+    /// assert_eq!(buffer.read().wait()?, [7; 4]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`write`](Buffer::write).
@@ -113,6 +157,16 @@ impl Buffer {
     }
 
     /// Copies all of it into `to`, on the device, from the start.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let (from, to) = (device.alloc(2).wait()?, device.alloc(4).wait()?);
+    /// from.fill(7).wait()?;
+    /// from.copy_to(&to).wait()?;
+    /// assert_eq!(to.read().wait()?, [7, 7, 0, 0]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -124,6 +178,17 @@ impl Buffer {
 
     /// Makes it resident, and keeps it so while the guard lives, for work the crate does not queue itself.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// buffer.spill().wait()?;
+    /// let guard = buffer.ensure_resident().wait()?;
+    /// assert!(!buffer.is_spilled());
+    /// println!("{:?} is good until the guard is dropped", guard.ptr());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Device::alloc`].
@@ -133,6 +198,17 @@ impl Buffer {
     }
 
     /// Hands its pointer out: it does not move while the export lives.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// let export = buffer.export().wait()?;
+    /// assert_eq!(device.memory_info().exported, 4096);
+    /// drop(export);
+    /// assert_eq!(device.memory_info().exported, 0);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -144,6 +220,15 @@ impl Buffer {
 
     /// Spills it now, if it may be spilled; how many bytes that was. Fixed, exported and pinned buffers stay.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// assert_eq!(buffer.spill().wait()?, 4096);
+    /// assert_eq!(buffer.spill().wait()?, 0); // it is there already
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`Device::spill_all`].
@@ -153,6 +238,16 @@ impl Buffer {
 
     /// Says that its contents are not needed any more: until they are written again, neither spilling nor restoring
     /// it copies anything, and what a read gives is not specified.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let scratch = device.alloc(4096).wait()?;
+    /// scratch.discard();
+    /// scratch.spill().wait()?;
+    /// assert_eq!(device.memory_info().copied_out_bytes, 0);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn discard(&self) {
         self.cell.engine.change(|core| core.discard(self.cell.slot()));
     }
@@ -257,16 +352,43 @@ impl Alloc {
 
 impl Operation<Alloc> {
     /// Does not clear it: the contents are not specified until they are written.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4).uninitialised().wait()?;
+    /// buffer.fill(7).wait()?;
+    /// assert_eq!(buffer.read().wait()?, [7; 4]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn uninitialised(self) -> Operation<Alloc> {
         self.map(|steps| steps.cleared = false)
     }
 
     /// Never to move: for texture images, scalar packs, memory for IPC and MPI.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let image = device.alloc(4096).fixed().wait()?;
+    /// assert_eq!(image.spill().wait()?, 0);
+    /// assert_eq!(device.memory_info().fixed, 4096);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn fixed(self) -> Operation<Alloc> {
         self.map(|steps| steps.fixed = true)
     }
 
     /// Says where it comes from, for reports.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).tag("weights").wait()?;
+    /// assert_eq!(buffer.tag(), Some("weights"));
+    /// assert_eq!(device.largest_holders(1)[0].tag, "weights");
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn tag(self, tag: impl Into<Arc<str>>) -> Operation<Alloc> {
         self.map(|steps| steps.tag = Some(tag.into()))
     }

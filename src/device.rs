@@ -49,6 +49,14 @@ pub struct Device {
 impl Device {
     /// Opens a device by name, with the default options; see [`Options::open`].
     ///
+    /// ```
+    /// # use tack_residency::{Device, ErrorKind};
+    /// let device = Device::open("sim:rtx6000ada")?;
+    /// assert_eq!(device.name(), "sim:rtx6000ada");
+    /// assert_eq!(Device::open("abacus").unwrap_err().kind(), ErrorKind::Unavailable);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Unavailable` if there is no such device.
@@ -57,6 +65,13 @@ impl Device {
     }
 
     /// Options to open a device with.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::options().budget(1 << 20).tag("model").open("sim")?;
+    /// assert_eq!(device.memory_info().budget, Some(1 << 20));
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn options() -> Options {
         Options::default()
     }
@@ -84,11 +99,27 @@ impl Device {
     }
 
     /// Its driver, for what only that can do.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim:pcie4")?;
+    /// assert!(device.driver().caps().computed_clock);
+    /// assert!(device.driver().description().starts_with("simulated pcie4"));
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.engine().driver
     }
 
     /// Allocates a buffer of `bytes` bytes, cleared to zero unless [`Operation::uninitialised`] says otherwise.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(16).tag("weights").wait()?;
+    /// assert_eq!(buffer.read().wait()?, [0; 16]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -101,6 +132,27 @@ impl Device {
     /// All of them, or an error and nothing held. When all are resident this takes no lock and allocates nothing; a loop
     /// that counts nanoseconds lends its uses (`prepare(&uses)`) instead of having them moved about.
     ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tack_residency::{Buffer, Device, Use};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let device = Device::options().budget(2 << 20).open("sim")?;
+    /// let (a, b, c) = futures::try_join!(device.alloc(1 << 20), device.alloc(1 << 20), device.alloc(1 << 20))?;
+    /// // A spawned task owns what it uses: it would have its clones of the device and the buffer.
+    /// let add_one = async |array: &Buffer| {
+    ///     let launch = device.prepare([Use::read_write(array)]).await?;
+    ///     launch.submit(|run| {
+    ///         run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().iter_mut().for_each(|byte| *byte += 1))
+    ///     })
+    /// };
+    /// futures::try_join!(add_one(&a), add_one(&b), add_one(&c))?; // all three wait at the same time
+    /// assert_eq!(a.read().await?, vec![1; 1 << 20]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// # })?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`alloc`](Device::alloc); `Misuse` for a buffer of another device.
@@ -112,6 +164,20 @@ impl Device {
     /// Wraps memory that is not this crate's, such as another library's: `bytes` bytes at `ptr`. It can be used as
     /// any buffer, is counted apart, and never moves. The caller keeps it allocated until the handles are gone.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let queue = device.queue().id();
+    /// let ptr = device.driver().allocate(queue, 4096)?; // as another library would
+    /// let wrapped = device.wrap(ptr, 4096)?;
+    /// wrapped.fill(7).wait()?;
+    /// assert_eq!(wrapped.view(0, 2)?.read().wait()?, [7, 7]);
+    /// assert_eq!((device.memory_info().in_use, device.memory_info().foreign), (0, 4096));
+    /// drop(wrapped);
+    /// device.driver().free(queue, ptr)?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Misuse` if the range touches a live buffer of this device, or is null.
@@ -122,6 +188,15 @@ impl Device {
     /// Frees `bytes` bytes of device memory for others: a library's workspace, or a launch that ran out by itself.
     /// What the driver keeps for reuse is given back, and buffers are spilled as far as needed.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::options().budget(8192).open("sim")?;
+    /// let buffer = device.alloc(8192).wait()?;
+    /// device.make_room(4096).wait()?;
+    /// assert!(buffer.is_spilled());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`alloc`](Device::alloc).
@@ -130,6 +205,16 @@ impl Device {
     }
 
     /// Spills every buffer that may be spilled; how many bytes that was.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let kept = device.alloc(1024).fixed().wait()?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// assert_eq!(device.spill_all().wait()?, 4096);
+    /// assert!(buffer.is_spilled() && !kept.is_spilled());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -140,6 +225,15 @@ impl Device {
 
     /// Waits until everything queued so far is done, spills and frees included.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// drop(device.alloc(4096).wait()?);
+    /// device.idle().wait()?;
+    /// assert_eq!(device.memory_info().leaving, 0);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `DeviceLost`.
@@ -149,18 +243,53 @@ impl Device {
 
     /// Sets the budget, or none. Lowered, it spills at once what may be spilled, and the rest as pins end; meanwhile
     /// the report says `over_budget`.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// device.set_budget(Some(2048));
+    /// device.idle().wait()?;
+    /// assert!(buffer.is_spilled());
+    /// device.set_budget(None);
+    /// assert_eq!(device.memory_info().budget, None);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn set_budget(&self, bytes: Option<u64>) {
         let spills = self.engine().settings.spills;
         self.engine().change(|core| core.set_budget(bytes.filter(|_| spills).map_or(Bytes::MAX, Bytes)));
     }
 
     /// The device's own compute queue.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, Error};
+    /// let device = Device::open("sim")?;
+    /// device.prepare([]).wait()?.submit(|run| {
+    ///     assert_eq!(run.queue(), device.queue().id()); // where launches go that name no other
+    ///     Ok::<(), Error>(())
+    /// })?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn queue(&self) -> Queue {
         Queue { device: self.clone(), index: COMPUTE }
     }
 
     /// Makes a further compute queue. Launches that share a buffer on two queues, one of them writing, are put in
     /// order on the device.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tack_residency::{Device, Use};
+    ///
+    /// let device = Device::open("sim")?;
+    /// let second = device.add_queue()?;
+    /// let buffer = device.alloc(4).wait()?;
+    /// let on_second = device.prepare([Use::write(&buffer)]).wait()?.on(&second)?;
+    /// on_second.submit(|run| run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().fill(7)))?;
+    /// assert_eq!(buffer.read().wait()?, [7; 4]); // behind the launch, whatever its queue
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -175,6 +304,14 @@ impl Device {
     }
 
     /// Recounts every byte from the buffers, and compares the books with that. For tests: it looks at every buffer.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// device.check()?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -192,6 +329,15 @@ impl Device {
 }
 
 /// One of a device's compute queues.
+///
+/// ```
+/// # use tack_residency::Device;
+/// let device = Device::open("sim")?;
+/// let second = device.add_queue()?;
+/// assert_ne!(second.id(), device.queue().id());
+/// assert_eq!(second.device().name(), "sim");
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Queue {
     device: Device,

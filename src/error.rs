@@ -9,9 +9,31 @@ use crate::{
 use std::{error::Error as StdError, fmt, sync::Arc};
 
 /// The result of the crate's calls.
+///
+/// ```
+/// use tack_residency::{Buffer, Device, Result};
+///
+/// fn weights(device: &Device) -> Result<Buffer> {
+///     device.alloc(4096).tag("weights").wait()
+/// }
+/// assert_eq!(weights(&Device::open("sim")?)?.len(), 4096);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What failed, in kinds that ask for different reactions.
+///
+/// ```
+/// use tack_residency::{Device, ErrorKind};
+///
+/// let device = Device::options().budget(4096).open("sim")?;
+/// let buffer = match device.alloc(8192).wait() {
+///     Err(error) if error.kind() == ErrorKind::TooLarge => device.alloc(4096).wait(),
+///     other => other,
+/// }?;
+/// assert_eq!(buffer.len(), 4096);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
@@ -41,6 +63,17 @@ pub enum ErrorKind {
 }
 
 /// A call that failed. It had no effect, and holds nothing.
+///
+/// ```
+/// use tack_residency::{Device, ErrorKind};
+///
+/// let device = Device::options().budget(4096).open("sim")?;
+/// let error = device.alloc(8192).wait().unwrap_err();
+/// assert_eq!((error.kind(), error.device()), (ErrorKind::TooLarge, Some("sim")));
+/// assert_eq!(error.memory_info().unwrap().budget, Some(4096));
+/// assert!(error.to_string().starts_with("sim: alloc needs 8.0 KiB, and at most 4.0 KiB can ever fit"));
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -92,6 +125,16 @@ impl Error {
     }
 
     /// Who holds the most: by tag where memory is short, by place where guards stand in the way.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, ErrorKind};
+    /// let device = Device::options().budget(4096).open("sim")?;
+    /// let image = device.alloc(4096).tag("image").fixed().wait()?;
+    /// let error = device.alloc(4096).wait().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Blocked);
+    /// assert_eq!(error.holders()[0].to_string(), "image (4.0 KiB)");
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn holders(&self) -> &[HolderInfo] {
         &self.0.holders
     }

@@ -97,6 +97,18 @@ impl Residency {
 
     /// Ends the hold; the work was queued on `queue`, not on the device's own.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let second = device.add_queue()?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// let guard = buffer.ensure_resident().wait()?;
+    /// device.driver().fill(second.id(), guard.ptr(), guard.view().len(), 7)?;
+    /// guard.used_on(&second)?;
+    /// assert_eq!(buffer.read().wait()?, vec![7; 4096]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Misuse` if the queue is another device's.
@@ -180,6 +192,17 @@ impl Export {
 
     /// Ends it; the last work on the buffer is queued on `queue`. Without this, what uses the buffer next waits for
     /// all that is queued on the device.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// let export = buffer.export().wait()?;
+    /// device.driver().fill(device.queue().id(), export.ptr(), export.buffer().len(), 7)?;
+    /// export.end_after(&device.queue())?;
+    /// assert_eq!(buffer.read().wait()?, vec![7; 4096]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -133,6 +133,19 @@ impl<'a, U: AsRef<[Use<'a>]> + Unpin> Prepare<'a, U> {
 }
 
 /// A launch whose buffers are resident, until it is submitted or dropped.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::{Device, Use};
+///
+/// let device = Device::open("sim")?;
+/// let buffer = device.alloc(4096).wait()?;
+/// let launch = device.prepare([Use::write(&buffer)]).wait()?;
+/// assert_eq!(buffer.spill().try_now()?, 0); // it stays where it is
+/// launch.submit(|run| run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().fill(7)))?;
+/// assert_eq!(buffer.spill().wait()?, 4096); // behind the kernel
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a launch does nothing until it is submitted, and keeps its buffers where they are"]
 pub struct Launch<'a, U: AsRef<[Use<'a>]>> {
@@ -154,6 +167,19 @@ struct Held {
 impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     /// Goes to another compute queue of the device.
     ///
+    /// ```
+    /// use tack_residency::{Device, Error, Use};
+    ///
+    /// let device = Device::open("sim")?;
+    /// let second = device.add_queue()?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// device.prepare([Use::read(&buffer)]).wait()?.on(&second)?.submit(|run| {
+    ///     assert_eq!(run.queue(), second.id());
+    ///     Ok::<(), Error>(())
+    /// })?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Misuse` if the queue is another device's.
@@ -169,6 +195,20 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     /// no other. Then the buffers may move again, behind it.
     ///
     /// If the closure fails or panics, buffers that were to be overwritten whole and were spilled keep their bytes.
+    ///
+    /// ```
+    /// use tack_residency::{Device, Error, Use};
+    ///
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// device.prepare([Use::write(&buffer)]).wait()?.submit(|run| {
+    ///     // Here a program queues its kernel on `run.queue()`. A device's own copies and fills are queued like this:
+    ///     run.driver().fill(run.queue(), run.ptr(0), run.bytes(0), 7)?;
+    ///     Ok::<(), Error>(()) // any error that an `Error` turns into
+    /// })?;
+    /// assert_eq!(buffer.read().wait()?, vec![7; 4096]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -226,6 +266,23 @@ impl<'a, U: AsRef<[Use<'a>]>> Drop for Launch<'a, U> {
 }
 
 /// What a launch's closure is given: the queue, and each buffer's pointer.
+///
+/// ```
+/// use tack_residency::{Device, Error, Use};
+///
+/// let device = Device::open("sim")?;
+/// let buffer = device.alloc(4096).wait()?;
+/// let half = buffer.view(2048, 2048)?;
+/// device.prepare([Use::read(&buffer), Use::read(&half)]).wait()?.submit(|run| {
+///     assert_eq!((run.len(), run.is_empty()), (2, false));
+///     assert_eq!((run.bytes(0), run.bytes(1)), (4096, 2048));
+///     assert_eq!(run.ptr(1), run.ptr(0).offset(2048));
+///     assert_eq!(run.queue(), device.queue().id());
+///     assert!(run.driver().caps().spills);
+///     Ok::<(), Error>(())
+/// })?;
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Run<'a> {
     device: &'a Device,
@@ -280,6 +337,23 @@ impl Run<'_> {
 
     /// Queues a kernel that runs on the host, on a device that has those: its arguments are the launch's uses, in
     /// order. It keeps the compute engine for `cost`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tack_residency::{Device, Use};
+    ///
+    /// let device = Device::open("sim")?;
+    /// let (from, to) = (device.alloc(4).wait()?, device.alloc(4).wait()?);
+    /// from.fill(7).wait()?;
+    /// device.prepare([Use::read(&from), Use::write(&to)]).wait()?.submit(|run| {
+    ///     run.host_kernel(Duration::from_micros(50), |args| {
+    ///         let [from, to] = args else { unreachable!() };
+    ///         to.bytes_mut().copy_from_slice(from.bytes());
+    ///     })
+    /// })?;
+    /// assert_eq!(to.read().wait()?, [7; 4]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -118,6 +118,14 @@ enum Keep {
 impl Device {
     /// A queue of launches that prepares up to `look_ahead` of them while earlier ones run. With none, each is queued
     /// before the next is prepared.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let queue = device.launch_queue(4);
+    /// assert!(queue.is_empty());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn launch_queue(&self, look_ahead: usize) -> LaunchQueue {
         let (state, turn, event) = (Mutex::default(), Mutex::default(), Arc::new(Event::new()));
         let shared = Arc::new(Shared { device: self.clone(), state, turn, event });
@@ -130,6 +138,25 @@ impl Device {
 impl LaunchQueue {
     /// Adds a launch: its buffers are asked for at the first poll, and `work` queues the kernel when its turn has come.
     /// Waits until no more than the look-ahead wait to be queued.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tack_residency::{Device, Use};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4).await?;
+    /// let mut queue = device.launch_queue(4);
+    /// let fill = |run: &tack_residency::Run<'_>| {
+    ///     run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().fill(7))
+    /// };
+    /// queue.push([Use::write(&buffer)], fill).await?; // pushed: it runs when its turn has come
+    /// queue.flush().await?; // queued on the device
+    /// assert_eq!(buffer.read().await?, [7; 4]); // done
+    /// # Ok::<(), tack_residency::Error>(())
+    /// # })?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -180,6 +207,17 @@ impl LaunchQueue {
 
     /// As [`alloc`](LaunchQueue::alloc), with contents that are not specified until they are written.
     ///
+    /// ```
+    /// # use tack_residency::{Device, Use};
+    /// let device = Device::open("sim")?;
+    /// let mut queue = device.launch_queue(2);
+    /// let filled = queue.alloc_uninitialised(4)?;
+    /// queue.push([Use::write(&filled)], |run| Ok(run.driver().fill(run.queue(), run.ptr(0), 4, 7)?)).wait()?;
+    /// queue.flush().wait()?;
+    /// assert_eq!(filled.read().wait()?, [7; 4]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`alloc`](LaunchQueue::alloc).
@@ -197,6 +235,17 @@ impl LaunchQueue {
 
     /// Waits until every launch is queued.
     ///
+    /// ```
+    /// # use tack_residency::{Device, Error, Use};
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// let mut queue = device.launch_queue(4);
+    /// queue.push([Use::read(&buffer)], |_| Ok(())).wait()?;
+    /// queue.flush().wait()?;
+    /// assert_eq!(queue.len(), 0);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// As [`push`](LaunchQueue::push).
@@ -205,6 +254,19 @@ impl LaunchQueue {
     }
 
     /// Waits until every launch that uses `buffer` is queued: a read by the host that is polled then is behind them.
+    ///
+    /// ```
+    /// use tack_residency::{Device, Use};
+    ///
+    /// let device = Device::open("sim")?;
+    /// let (a, b) = (device.alloc(4096).wait()?, device.alloc(4096).wait()?);
+    /// let mut queue = device.launch_queue(4);
+    /// queue.push([Use::write(&a)], |run| Ok(run.driver().fill(run.queue(), run.ptr(0), run.bytes(0), 7)?)).wait()?;
+    /// queue.push([Use::read(&b)], |_| Ok(())).wait()?;
+    /// queue.flush_uses(&a).wait()?;
+    /// assert_eq!(a.read().wait()?, vec![7; 4096]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -13,6 +13,18 @@ use std::{
 };
 
 /// The steps of one kind of call. Sealed: the crate's calls are all there are.
+///
+/// ```
+/// use tack_residency::{Device, Operation, Result, Steps};
+///
+/// /// One more try for any call that may succeed later.
+/// fn wait_twice<S: Steps>(mut call: impl FnMut() -> Operation<S>) -> Result<S::Output> {
+///     call().wait().or_else(|error| if error.is_retryable() { call().wait() } else { Err(error) })
+/// }
+/// let device = Device::open("sim")?;
+/// assert_eq!(wait_twice(|| device.alloc(4096))?.len(), 4096);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 pub trait Steps: sealed::Steps {}
 
 impl<S: sealed::Steps> Steps for S {}
@@ -87,6 +99,14 @@ impl<S: Steps> Operation<S> {
 
     /// Waits for it on this thread; needs no runtime.
     ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// buffer.fill(7).wait()?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Panics
     ///
     /// On a thread that is polling an async task, at the caller's line.
@@ -102,6 +122,15 @@ impl<S: Steps> Operation<S> {
 
     /// Does it now, if that needs no wait.
     ///
+    /// ```
+    /// # use tack_residency::{Device, ErrorKind};
+    /// let device = Device::options().budget(4096).open("sim")?;
+    /// let buffer = device.alloc(4096).try_now()?;
+    /// let guard = buffer.ensure_resident().try_now()?;
+    /// assert_eq!(device.alloc(4096).try_now().unwrap_err().kind(), ErrorKind::WouldBlock);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `WouldBlock` if it would have to wait: nothing is asked for then. The call's own besides.
@@ -115,6 +144,21 @@ impl<S: Steps> Operation<S> {
     }
 
     /// Gives it no longer than `patience` from its first poll; then it fails as `TimedOut`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tack_residency::{Device, ErrorKind};
+    ///
+    /// # futures::executor::block_on(async {
+    /// let device = Device::options().budget(4096).open("sim")?;
+    /// let buffer = device.alloc(4096).await?;
+    /// let guard = buffer.ensure_resident().await?;
+    /// let late = device.alloc(4096).within(Duration::from_millis(1)).await;
+    /// assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// # })?;
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn within(mut self, patience: Duration) -> Operation<S> {
         self.patience = Some(patience);
         self

@@ -22,7 +22,7 @@ use std::{fmt, sync::Arc, time::Duration};
 ///     .budget(64 << 20)
 ///     .host_memory(HostMemoryKind::Ordinary)
 ///     .on_memory_pressure(|bytes| println!("{bytes} bytes are wanted"))
-///     .tag("example")
+///     .tag("example") // of buffers that name none
 ///     .open("sim")?;
 /// assert_eq!(device.memory_info().budget, Some(64 << 20));
 /// # Ok::<(), tack_residency::Error>(())
@@ -43,6 +43,15 @@ pub struct Options {
 }
 
 /// Where host copies live.
+///
+/// ```
+/// # use tack_residency::{Device, HostMemoryKind};
+/// let device = Device::options().host_memory(HostMemoryKind::Ordinary).open("sim")?;
+/// let buffer = device.alloc(4096).wait()?;
+/// buffer.spill().wait()?;
+/// assert_eq!((device.memory_info().host_ordinary, device.memory_info().host_pinned), (4096, 0));
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HostMemoryKind {
     /// Pinned memory: copies run beside everything else. The default of the async API.
@@ -76,6 +85,14 @@ impl Options {
     }
 
     /// As [`budget`](Options::budget), or none.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let asked: Option<u64> = std::env::var("BUDGET").ok().and_then(|bytes| bytes.parse().ok());
+    /// let device = Device::options().maybe_budget(asked).open("sim")?;
+    /// assert_eq!(device.memory_info().budget, asked);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn maybe_budget(mut self, bytes: Option<u64>) -> Options {
         self.budget = bytes;
         self
@@ -88,6 +105,15 @@ impl Options {
     }
 
     /// The most bytes of host memory for copies and staging.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, ErrorKind};
+    /// let device = Device::options().budget(4096).host_limit(1024).open("sim")?;
+    /// let first = device.alloc(4096).wait()?;
+    /// // There is no room for the first one's host copy.
+    /// assert_eq!(device.alloc(4096).wait().unwrap_err().kind(), ErrorKind::OutOfMemory);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn host_limit(mut self, bytes: u64) -> Options {
         self.host_limit = bytes;
         self
@@ -95,6 +121,23 @@ impl Options {
 
     /// Called when memory is short, before anything more is refused: with the bytes asked for, on the asking
     /// thread, no lock held. It may allocate and free; it is not entered twice.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use tack_residency::Device;
+    ///
+    /// let guards = Arc::new(Mutex::new(Vec::new()));
+    /// let let_go = guards.clone();
+    /// let device = Device::options()
+    ///     .budget(4096)
+    ///     .on_memory_pressure(move |_bytes| let_go.lock().unwrap().clear())
+    ///     .open("sim")?;
+    /// let a = device.alloc(4096).wait()?;
+    /// guards.lock().unwrap().push(a.ensure_resident().wait()?);
+    /// let b = device.alloc(4096).wait()?;
+    /// assert!(guards.lock().unwrap().is_empty() && a.is_spilled());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn on_memory_pressure(mut self, hook: impl Fn(u64) + Send + Sync + 'static) -> Options {
         self.hook = Some(Arc::new(hook));
         self
@@ -107,12 +150,38 @@ impl Options {
     }
 
     /// How long a request waits with only pins in its way before it fails as stalled. Ten seconds if not set.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tack_residency::{Device, ErrorKind};
+    ///
+    /// let device = Device::options().budget(4096).stall_after(Duration::ZERO).open("sim")?;
+    /// let buffer = device.alloc(4096).wait()?;
+    /// let guard = buffer.ensure_resident().wait()?;
+    /// assert_eq!(device.alloc(4096).wait().unwrap_err().kind(), ErrorKind::Stalled);
+    /// drop(guard);
+    /// assert!(device.alloc(4096).wait().is_ok());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn stall_after(mut self, patience: Duration) -> Options {
         self.stall_after = patience;
         self
     }
 
     /// Which copies are made: [`Policy::Plain`] makes all, to compare with.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, Policy, Use};
+    /// for (policy, copied) in [(Policy::Plain, 8192), (Policy::Aware, 4096)] {
+    ///     let device = Device::options().policy(policy).open("sim")?;
+    ///     let buffer = device.alloc(4096).wait()?;
+    ///     buffer.spill().wait()?;
+    ///     device.prepare([Use::read(&buffer)]).wait()?.submit(|_| Ok::<(), tack_residency::Error>(()))?;
+    ///     buffer.spill().wait()?; // its host copy is still current
+    ///     assert_eq!(device.memory_info().copied_out_bytes, copied);
+    /// }
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn policy(mut self, policy: Policy) -> Options {
         self.policy = policy;
         self
@@ -138,6 +207,25 @@ impl Options {
 
     /// Whom a spill takes: strictly the least recently used if not set. [`Victims::NextUse`] spares what the launches
     /// of a [`LaunchQueue`](crate::LaunchQueue) are about to use, and copies less.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tack_residency::{Device, Use, Victims};
+    ///
+    /// // Five arrays in turn on a device that holds four, and launches taken four ahead.
+    /// let restores = |victims| {
+    ///     let device = Device::options().budget(4 << 20).victims(victims).open("sim:pcie4")?;
+    ///     let arrays: Vec<_> = (0..5).map(|_| device.alloc(1 << 20).wait()).collect::<Result<_, _>>()?;
+    ///     let mut queue = device.launch_queue(4);
+    ///     for array in arrays.iter().cycle().take(50) {
+    ///         queue.push([Use::read(array)], |run| run.host_kernel(Duration::from_millis(1), |_| ())).wait()?;
+    ///     }
+    ///     queue.flush().wait()?;
+    ///     Ok::<u64, tack_residency::Error>(device.memory_info().restores)
+    /// };
+    /// assert!(restores(Victims::NextUse)? < restores(Victims::LeastRecentlyUsed)?);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn victims(mut self, victims: Victims) -> Options {
         self.victims = victims;
         self
@@ -146,12 +234,31 @@ impl Options {
     /// Cleans the buffers that would be spilled next while they stay usable, so that making room is a release and not a
     /// copy: from less than `low` percent of the budget free or clean, until `high` percent are. Off if not set, and
     /// without a budget.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::options().budget(8192).write_back(25, 50).open("sim")?;
+    /// let (a, b) = (device.alloc(4096).wait()?, device.alloc(4096).wait()?);
+    /// device.idle().wait()?;
+    /// assert_eq!(device.memory_info().clean, 4096); // `a` has a copy on the host, and is still on the device
+    /// assert!(!a.is_spilled());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn write_back(mut self, low: u8, high: u8) -> Options {
         self.write_back = Some((low.min(100), high.clamp(low.min(100), 100)));
         self
     }
 
     /// Opens a device by name: `sim`, `sim:PROFILE` (as [`Config::profile`] knows them), or `cpu`.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::options().open("sim:h200")?;
+    /// assert_eq!(device.memory_info().device_total, Some(141 << 30));
+    /// let error = Device::options().open("cuda").unwrap_err();
+    /// assert_eq!(error.to_string(), "no device is called \"cuda\": there are `sim`, `sim:PROFILE` and `cpu`");
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -170,6 +277,17 @@ impl Options {
     }
 
     /// Opens the device of a driver made by the caller, such as a simulated one of its own configuration.
+    ///
+    /// ```
+    /// use tack_residency::{Device, driver::sim::{Config, Sim}};
+    ///
+    /// let driver = Sim::open(Config::new().with_capacity(1 << 20))?;
+    /// let device = Device::options().open_driver("small", driver)?;
+    /// let a = device.alloc(1 << 20).wait()?;
+    /// let b = device.alloc(1 << 20).wait()?; // without a budget, it is the driver that refuses
+    /// assert!(a.is_spilled());
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

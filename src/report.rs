@@ -110,6 +110,16 @@ impl fmt::Display for MemoryInfo {
 }
 
 /// Who holds memory: buffers of one tag, or one guard.
+///
+/// ```
+/// # use tack_residency::Device;
+/// let device = Device::open("sim")?;
+/// let image = device.alloc(4096).tag("image").fixed().wait()?;
+/// let holder = &device.largest_holders(1)[0];
+/// assert_eq!((holder.bytes, holder.buffers), (4096, 1));
+/// assert_eq!(holder.stays.as_deref(), Some("fixed"));
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -165,6 +175,16 @@ impl Stays {
 
 impl Device {
     /// What the device holds now: one consistent snapshot. Cost: one look at every buffer.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::options().budget(8192).open("sim")?;
+    /// let [a, b, c] = [device.alloc(4096).wait()?, device.alloc(4096).wait()?, device.alloc(4096).wait()?];
+    /// let info = device.memory_info();
+    /// assert_eq!((info.in_use, info.spilled, info.spills), (8192, 4096, 1));
+    /// assert!(info.to_string().starts_with("in use 8.0 KiB, peak 8.0 KiB, budget 8.0 KiB, spilled 4.0 KiB"));
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn memory_info(&self) -> MemoryInfo {
         let engine = self.engine();
         let driver = engine.driver.memory();
@@ -221,6 +241,15 @@ impl Device {
     }
 
     /// Starts the peak anew from what is held now. Scopes keep theirs.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// drop(device.alloc(4096).wait()?);
+    /// device.reset_peak_memory();
+    /// assert_eq!(device.memory_info().peak, 0);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn reset_peak_memory(&self) {
         self.engine().with_state(|state| state.core.books_mut().reset_peak());
     }
@@ -245,6 +274,16 @@ impl Device {
     }
 
     /// The holders of the most memory, by tag, largest first.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let weights = device.alloc(4096).tag("weights").wait()?;
+    /// let image = device.alloc(1024).tag("image").wait()?;
+    /// let tags: Vec<String> = device.largest_holders(8).into_iter().map(|holder| holder.tag).collect();
+    /// assert_eq!(tags, ["weights", "image"]);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn largest_holders(&self, most: usize) -> Vec<HolderInfo> {
         self.largest(most, |_| true)
     }
@@ -296,6 +335,17 @@ impl Device {
     }
 
     /// Guards and launches that hold pins, where they are known.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let buffer = device.alloc(4096).tag("weights").wait()?;
+    /// let guard = buffer.ensure_resident().wait()?;
+    /// let holder = &device.pin_holders()[0];
+    /// assert_eq!(holder.tag, "residency guard of weights");
+    /// println!("taken at {}", holder.place.as_deref().unwrap_or("an unknown place"));
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn pin_holders(&self) -> Vec<HolderInfo> {
         self.engine().with_state(|state| {
             let holders = state.holders.values();
@@ -316,6 +366,16 @@ impl Device {
 }
 
 /// A scope that measures its peak; see [`Device::peak_scope`].
+///
+/// ```
+/// # use tack_residency::Device;
+/// let device = Device::open("sim")?;
+/// let scope = device.peak_scope();
+/// drop(device.alloc(4096).wait()?);
+/// assert_eq!(scope.peak(), 4096);
+/// assert_eq!(scope.finish(), 4096);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "the peak is read with `finish`"]
 pub struct PeakScope {
@@ -325,6 +385,15 @@ pub struct PeakScope {
 
 impl PeakScope {
     /// The peak so far, in bytes.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::open("sim")?;
+    /// let scope = device.peak_scope();
+    /// let buffer = device.alloc(4096).wait()?;
+    /// assert_eq!(scope.peak(), 4096);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn peak(&self) -> u64 {
         self.device.engine().with_state(|state| state.core.books().scope(self.id)).0
     }

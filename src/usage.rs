@@ -12,6 +12,26 @@ enum Access {
 }
 
 /// One buffer or view of a launch, and how the launch uses it. Two words, since a launch moves them about.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::{Device, Use};
+///
+/// let device = Device::open("sim")?;
+/// let (weights, sums, log) = (device.alloc(4).wait()?, device.alloc(4).wait()?, device.alloc(64).wait()?);
+/// weights.fill(2).wait()?;
+/// let first_line = log.view(0, 16)?;
+/// let uses = [Use::read(&weights), Use::write(&sums), Use::read_write(&first_line)];
+/// device.prepare(uses).wait()?.submit(|run| {
+///     run.host_kernel(Duration::ZERO, |args| {
+///         let [weights, sums, line] = args else { unreachable!() };
+///         sums.bytes_mut().copy_from_slice(weights.bytes());
+///         line.bytes_mut()[0] += 1;
+///     })
+/// })?;
+/// assert_eq!(sums.read().wait()?, [2; 4]);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Use<'a>(Target<'a>);
 

@@ -18,6 +18,16 @@ use crate::{
 /// let view = buffer.view(256, 4)?;
 /// view.write([1, 2, 3, 4]).wait()?;
 /// assert_eq!(view.view(1, 2)?.read().wait()?, [2, 3]);
+/// assert_eq!((view.offset(), view.len(), view.is_empty()), (256, 4, false));
+/// assert_eq!(view.buffer().len(), 1024);
+///
+/// let other = device.alloc(4).wait()?;
+/// view.copy_to(&other.view(0, 4)?).wait()?;
+/// view.fill(7).wait()?;
+/// assert_eq!((view.read().wait()?, other.read().wait()?), (vec![7; 4], vec![1, 2, 3, 4]));
+///
+/// let whole = buffer.ensure_resident().wait()?;
+/// assert_eq!(view.ensure_resident().wait()?.ptr(), whole.ptr().offset(256));
 /// # Ok::<(), tack_residency::Error>(())
 /// ```
 #[derive(Clone, Debug)]

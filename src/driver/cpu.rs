@@ -23,6 +23,18 @@ use std::{
 };
 
 /// The host's memory as a device. Fresh memory is zero.
+///
+/// ```
+/// use tack_residency::{Device, driver::cpu::Cpu};
+///
+/// let driver = Cpu::open();
+/// let device = Device::options().open_driver("cpu", driver.clone())?;
+/// let buffer = device.alloc(4096).wait()?;
+/// buffer.fill(7).wait()?;
+/// assert_eq!(buffer.spill().wait()?, 0); // there is nowhere to spill to
+/// assert_eq!((device.memory_info().in_use, driver.live_allocations()), (4096, 1));
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Cpu {
     caps: Caps,

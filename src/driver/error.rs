@@ -3,9 +3,27 @@
 use std::fmt;
 
 /// The result of a driver's call.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tack_residency::driver::{Result, sim::{Config, Sim}};
+///
+/// fn small() -> Result<Arc<Sim>> {
+///     Sim::open(Config::new().with_capacity(1 << 20))
+/// }
+/// assert_eq!(small()?.config().capacity, 1 << 20);
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 pub type Result<T> = std::result::Result<T, DriverError>;
 
 /// What a failed driver call means for its caller.
+///
+/// ```
+/// use tack_residency::driver::{DriverErrorKind, sim::{Config, Sim}};
+///
+/// assert_eq!(Config::profile("abacus").unwrap_err().kind, DriverErrorKind::Unavailable);
+/// assert_eq!(Sim::open(Config::new().with_granularity(0)).unwrap_err().kind, DriverErrorKind::Invalid);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum DriverErrorKind {
@@ -26,6 +44,14 @@ pub enum DriverErrorKind {
 }
 
 /// A driver's call that failed.
+///
+/// ```
+/// use tack_residency::{Error, ErrorKind, driver::{DriverError, DriverErrorKind}};
+///
+/// let error = DriverError::new(DriverErrorKind::OutOfMemory, "cuMemAllocAsync", 2, "out of memory");
+/// assert_eq!(error.to_string(), "cuMemAllocAsync failed with code 2: out of memory");
+/// assert_eq!(Error::from(error).kind(), ErrorKind::OutOfMemory);
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DriverError {
     /// What it means for the caller.

@@ -54,6 +54,19 @@ impl Fault {
 
     /// A driver that refuses about one in `one_in` of the calls of these kinds: allocations as out of memory, the
     /// others as refused. The same seed and calls give the same refusals.
+    ///
+    /// ```
+    /// use tack_residency::{Device, driver::{Driver, fault::{Call, Fault}, sim::{Config, Sim}}};
+    ///
+    /// let driver = Fault::random(Sim::open(Config::new())?, 1, 2, &[Call::Fill]); // about every other one
+    /// let device = Device::options().open_driver("sim", driver.clone())?;
+    /// let buffer = device.alloc(4096).uninitialised().wait()?;
+    /// let failed = (0..100).filter(|_| buffer.fill(7).wait().is_err()).count() as u64;
+    /// assert!((20..80).contains(&failed));
+    /// assert_eq!((driver.calls(Call::Fill), driver.refused()), (100, failed));
+    /// assert!(driver.inner().caps().spills);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn random(inner: Arc<dyn Driver>, seed: u64, one_in: u64, calls: &[Call]) -> Arc<Fault> {
         Fault::with_plan(inner, Plan::Random { seed, one_in: one_in.max(1), calls: calls.to_vec() })
     }
@@ -69,6 +82,15 @@ impl Fault {
     }
 
     /// Calls of this kind so far, those that failed included.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, driver::{fault::{Call, Fault}, sim::{Config, Sim}}};
+    /// let driver = Fault::new(Sim::open(Config::new())?, []);
+    /// let device = Device::options().open_driver("sim", driver.clone())?;
+    /// device.alloc(4096).wait()?.spill().wait()?;
+    /// assert_eq!((driver.calls(Call::CopyOut), driver.calls(Call::CopyIn)), (1, 0));
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
     pub fn calls(&self, call: Call) -> u64 {
         self.calls[call as usize].load(Ordering::Acquire)
     }

@@ -9,6 +9,15 @@ use std::{
 };
 
 /// What kind of host memory a block is.
+///
+/// ```
+/// use tack_residency::driver::{Driver, HostKind, HostMemory, sim::{Config, Sim}};
+///
+/// let pinned = Sim::open(Config::new())?.allocate_host(4096)?;
+/// assert_eq!(pinned.kind(), HostKind::Pinned);
+/// assert_eq!(HostMemory::ordinary(4096).unwrap().kind(), HostKind::Ordinary);
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum HostKind {
     /// Locked in place, so that the device copies it at full speed while the host goes on.
@@ -21,6 +30,18 @@ type Release = Box<dyn FnOnce() + Send + Sync>;
 
 /// A block of host memory. Its bytes are reached through calls that copy, under a lock of its own, so that a
 /// simulated copy engine's thread and the host never race.
+///
+/// ```
+/// use tack_residency::driver::HostMemory;
+///
+/// let memory = HostMemory::ordinary(4).expect("four bytes of host memory");
+/// assert_eq!((memory.len(), memory.is_empty()), (4, false));
+/// memory.fill(0, 4, 7);
+/// memory.write(2, &[1]);
+/// let mut bytes = [0; 3];
+/// memory.read(1, &mut bytes);
+/// assert_eq!(bytes, [7, 1, 7]);
+/// ```
 pub struct HostMemory {
     start: NonNull<u8>,
     bytes: usize,
@@ -173,6 +194,16 @@ impl fmt::Debug for HostMemory {
 }
 
 /// A part of a host block that a copy reads or writes. Cloning it keeps the block alive.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tack_residency::driver::{HostMemory, HostRange};
+///
+/// let memory = Arc::new(HostMemory::ordinary(4096).expect("a page of host memory"));
+/// let whole = HostRange::whole(memory.clone());
+/// let half = HostRange { memory, offset: 2048, bytes: 2048 };
+/// assert_eq!((whole.bytes, half.bytes), (4096, 2048));
+/// ```
 #[derive(Clone, Debug)]
 pub struct HostRange {
     /// The block.

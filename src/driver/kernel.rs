@@ -4,6 +4,17 @@ use super::DevicePtr;
 use std::{fmt, time::Duration};
 
 /// How a kernel uses one of its arguments.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::driver::{ArgAccess, DevicePtr, HostKernel};
+///
+/// let (input, output) = (DevicePtr::from_raw(0x1000), DevicePtr::from_raw(0x2000));
+/// let kernel = HostKernel::new(Duration::ZERO, |_| ())
+///     .arg(input, 256, ArgAccess::Read)
+///     .arg(output, 256, ArgAccess::Write);
+/// # let _ = kernel;
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ArgAccess {
     /// The bytes are only read.
@@ -13,6 +24,16 @@ pub enum ArgAccess {
 }
 
 /// One argument as a kernel's body sees it: a range of device memory as bytes, aligned to 64.
+///
+/// ```
+/// use tack_residency::driver::Arg;
+///
+/// let mut output = [0; 4];
+/// let mut args = [Arg::Read(&[1, 2, 3, 4]), Arg::Write(&mut output)];
+/// let [from, to] = &mut args; // taken apart first, to borrow one while another is written
+/// to.bytes_mut().copy_from_slice(from.bytes());
+/// assert_eq!(output, [1, 2, 3, 4]);
+/// ```
 #[derive(Debug)]
 #[allow(missing_docs)]
 pub enum Arg<'a> {
@@ -48,6 +69,22 @@ pub(super) type Body = Box<dyn FnOnce(&mut [Arg<'_>]) + Send>;
 ///
 /// Its arguments are declared before it runs, as they would be bound to a real kernel. Two arguments may overlap
 /// only if both are read.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::driver::{ArgAccess, Driver, HostKernel, QueueRole, sim::{Config, Sim}};
+///
+/// let device = Sim::open(Config::profile("pcie4")?)?;
+/// let queue = device.create_queue(QueueRole::Compute)?;
+/// let ptr = device.allocate(queue, 4)?;
+/// let kernel = HostKernel::new(Duration::from_micros(50), |args| args[0].bytes_mut().fill(7));
+/// device.launch_host(queue, kernel.labelled("fill").arg(ptr, 4, ArgAccess::Write))?;
+/// while device.advance() {}
+/// let mut bytes = [0; 4];
+/// device.peek(ptr, &mut bytes)?;
+/// assert_eq!(bytes, [7; 4]);
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 pub struct HostKernel {
     pub(super) label: &'static str,
     pub(super) cost: Duration,

@@ -19,6 +19,14 @@ use std::{any::Any, fmt, time::Duration};
 /// An address in device memory.
 ///
 /// A view's pointer is its buffer's pointer plus its offset.
+///
+/// ```
+/// use tack_residency::driver::DevicePtr;
+///
+/// let ptr = DevicePtr::from_raw(0x1000);
+/// assert_eq!(ptr.offset(16).as_raw(), 0x1010);
+/// assert_ne!(ptr, DevicePtr::NULL);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DevicePtr(u64);
 
@@ -44,16 +52,46 @@ impl DevicePtr {
 }
 
 /// One of a device's queues: its work runs in order, and beside the work of the others.
+///
+/// ```
+/// use tack_residency::driver::{Driver, QueueId, QueueRole, sim::{Config, Sim}};
+///
+/// let device = Sim::open(Config::new())?;
+/// assert_eq!(device.create_queue(QueueRole::Compute)?, QueueId(0));
+/// assert_eq!(device.create_queue(QueueRole::Spill)?, QueueId(1));
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct QueueId(pub u32);
 
 /// A mark in a queue that has been recorded. Passed when all work queued before it has ended.
 ///
 /// A fence not yet recorded does not exist as a value, since drivers call such a one complete.
+///
+/// ```
+/// use tack_residency::driver::{Driver, Fence, QueueRole, sim::{Config, Sim}};
+///
+/// let device = Sim::open(Config::profile("pcie4")?)?;
+/// let [compute, spill] = [device.create_queue(QueueRole::Compute)?, device.create_queue(QueueRole::Spill)?];
+/// let written: Fence = device.record(compute)?;
+/// device.wait(spill, written)?; // what is queued on `spill` from here on comes behind it
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fence(pub u64);
 
 /// What a queue is for. A driver may choose a copy engine by it.
+///
+/// ```
+/// use tack_residency::driver::{Driver, QueueRole, sim::{Config, Sim}};
+///
+/// let device = Sim::open(Config::new())?;
+/// let roles = [QueueRole::Compute, QueueRole::Spill, QueueRole::Restore, QueueRole::Release];
+/// for role in roles {
+///     device.create_queue(role)?;
+/// }
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum QueueRole {
     /// Kernels, and whatever is ordered with them.
@@ -67,6 +105,15 @@ pub enum QueueRole {
 }
 
 /// What a device and its driver can do. Constant for a driver's life.
+///
+/// ```
+/// use tack_residency::Device;
+///
+/// let [sim, cpu] = [Device::open("sim")?, Device::open("cpu")?];
+/// assert!(sim.driver().caps().spills);
+/// assert!(!cpu.driver().caps().spills);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Caps {
     /// Buffers can be moved to host memory. False where the host's memory is the device's.
@@ -87,6 +134,15 @@ pub struct Caps {
 }
 
 /// What the driver says of a device's memory, in bytes.
+///
+/// ```
+/// use tack_residency::driver::{Driver, DriverMemory, sim::{Config, Sim}};
+///
+/// let device = Sim::open(Config::new().with_capacity(1 << 30))?;
+/// let memory: DriverMemory = device.memory();
+/// assert_eq!((memory.free, memory.total, memory.cached), (Some(1 << 30), Some(1 << 30), 0));
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverMemory {
     /// Free, if the driver can say. A report, never a basis for decisions.
@@ -101,6 +157,50 @@ pub struct DriverMemory {
 ///
 /// Calls may come from any thread. All of them submit and return; none waits for the device, except where
 /// [`Caps::pageable_copies_wait`] says so or a queue is full. Sizes are in bytes.
+///
+/// ```
+/// use std::{sync::Arc, time::Duration};
+/// use tack_residency::driver::{ArgAccess, Driver, HostKernel, HostRange, QueueRole, sim::{Config, Sim}};
+///
+/// let device = Sim::open(Config::profile("pcie4")?)?;
+/// let queue = device.create_queue(QueueRole::Compute)?;
+/// let [from, to] = [device.allocate(queue, 1024)?, device.allocate(queue, 1024)?];
+/// device.fill(queue, from, 1024, 7)?;
+/// device.copy(queue, from, to, 1024)?;
+/// let host = Arc::new(device.allocate_host(1024)?);
+/// device.copy_out(queue, to, &HostRange::whole(host.clone()))?;
+/// device.copy_in(queue, &HostRange::whole(host.clone()), from)?;
+/// let fence = device.record(queue)?;
+/// while !device.is_passed(fence)? {
+///     device.advance(); // on a real clock: `park`
+/// }
+/// device.retire(fence);
+/// let mut bytes = [0; 1024];
+/// host.read(0, &mut bytes);
+/// assert_eq!(bytes, [7; 1024]);
+///
+/// let before = device.now();
+/// device.charge(Duration::from_millis(1));
+/// assert_eq!(device.now() - before, Duration::from_millis(1));
+///
+/// device.free(queue, from)?;
+/// device.free(queue, to)?;
+/// device.trim()?;
+/// assert_eq!(device.memory().free, device.memory().total);
+/// assert!(device.caps().computed_clock && device.description().contains("pcie4"));
+/// assert!(device.as_any().is::<Sim>());
+///
+/// // Where kernels are closures:
+/// let ptr = device.allocate(queue, 4)?;
+/// let kernel = HostKernel::new(Duration::ZERO, |args| args[0].bytes_mut().fill(7));
+/// device.launch_host(queue, kernel.arg(ptr, 4, ArgAccess::Write))?;
+///
+/// // On a real clock, whoever waits for fences rests in between.
+/// let device = Sim::open(Config::new())?;
+/// device.unpark(); // from another thread: there is something new to wait for
+/// device.park(Duration::from_secs(60)); // does not rest, since that was before
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 ///
 /// # Errors
 ///

@@ -12,6 +12,17 @@ use super::{
 use std::collections::{BTreeMap, VecDeque};
 
 /// Which copies are made.
+///
+/// ```
+/// use tack_residency::{Device, Policy};
+///
+/// let device = Device::options().policy(Policy::Plain).open("sim")?;
+/// let buffer = device.alloc(4096).wait()?;
+/// buffer.spill().wait()?;
+/// drop(buffer.ensure_resident().wait()?);
+/// assert_eq!(device.memory_info().copies_avoided, 0);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Policy {
@@ -23,6 +34,15 @@ pub enum Policy {
 }
 
 /// Whom a spill takes.
+///
+/// ```
+/// use tack_residency::{Device, Victims};
+///
+/// let strict = Device::options().victims(Victims::LeastRecentlyUsed).open("sim")?; // the default
+/// let looks_ahead = Device::options().victims(Victims::NextUse).open("sim")?;
+/// # let _ = (strict, looks_ahead);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub enum Victims {

@@ -1,5 +1,6 @@
-//! The source as text: what the layers may use.
+//! The source as text: what the layers may use, and what the documentation shows.
 
+mod examples;
 mod layers;
 
 use std::{

@@ -4,6 +4,13 @@ use crate::driver::DriverErrorKind;
 use std::time::Duration;
 
 /// A kind of call that may fail.
+///
+/// ```
+/// use tack_residency::driver::fault::Call;
+///
+/// assert_eq!(Call::CopyOut.name(), "copy_out");
+/// assert_eq!(Call::ALL.len(), 13);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs)]
 pub enum Call {
@@ -61,6 +68,18 @@ impl Call {
 }
 
 /// What happens to a call.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::driver::{DriverErrorKind, fault::{Call, Effect, Step}};
+///
+/// let script = [
+///     Step::new(Call::CopyOut, 0, Effect::Delay(Duration::from_millis(1))),
+///     Step::new(Call::CopyOut, 1, Effect::Refuse(DriverErrorKind::Refused)),
+///     Step::new(Call::CopyOut, 2, Effect::Lose),
+/// ];
+/// # let _ = script;
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     /// It is refused with an error of this kind, and does nothing.
@@ -72,6 +91,16 @@ pub enum Effect {
 }
 
 /// What happens to one call: the `nth` of its kind, the first being number 0.
+///
+/// ```
+/// use tack_residency::{Device, ErrorKind, driver::{fault::{Call, Effect, Fault, Step}, sim::{Config, Sim}}};
+///
+/// let driver = Fault::new(Sim::open(Config::new())?, [Step::new(Call::CopyOut, 0, Effect::Lose)]);
+/// let device = Device::options().open_driver("sim", driver)?;
+/// let buffer = device.alloc(4096).wait()?;
+/// assert_eq!(buffer.spill().wait().unwrap_err().kind(), ErrorKind::DeviceLost);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Step {
     /// The kind of call.

@@ -22,6 +22,20 @@ impl Lane {
 /// Time for which a device's engines were at work since it was opened.
 ///
 /// Two kernels at the same time count once.
+///
+/// ```
+/// use tack_residency::driver::{Driver, QueueRole, sim::{Busy, Config, Sim}};
+/// use std::time::Duration;
+///
+/// let device = Sim::open(Config::profile("pcie4")?)?;
+/// let queue = device.create_queue(QueueRole::Compute)?;
+/// let kernel = tack_residency::driver::HostKernel::new(Duration::from_millis(1), |_| ());
+/// device.launch_host(queue, kernel)?;
+/// while device.advance() {}
+/// let busy: Busy = device.busy();
+/// assert_eq!((busy.compute, busy.copy), (Duration::from_millis(1), Duration::ZERO));
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Busy {
@@ -40,6 +54,20 @@ pub struct Busy {
 }
 
 /// One piece of work that a device did.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::driver::{Driver, HostKernel, QueueRole, sim::{Config, Lane, Sim, Span, Trace}};
+///
+/// let device = Sim::open(Config::profile("pcie4")?.with_trace(Trace::Recorded))?;
+/// let queue = device.create_queue(QueueRole::Compute)?;
+/// device.launch_host(queue, HostKernel::new(Duration::from_millis(1), |_| ()).labelled("step"))?;
+/// while device.advance() {}
+/// let spans: Vec<Span> = device.spans();
+/// assert_eq!((spans[0].lane, spans[0].label), (Lane::Compute, "step"));
+/// assert_eq!(spans[0].end - spans[0].start, Duration::from_millis(1));
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Span {

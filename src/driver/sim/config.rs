@@ -7,6 +7,16 @@ use std::{str::FromStr, time::Duration};
 const GIB: u64 = 1 << 30;
 
 /// How a simulated device's time passes.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::driver::{Driver, sim::{Clock, Config, Sim}};
+///
+/// let device = Sim::open(Config::new().with_clock(Clock::Computed))?;
+/// device.charge(Duration::from_secs(3600)); // nobody sleeps
+/// assert_eq!(device.now(), Duration::from_secs(3600));
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Clock {
     /// The host's own: work runs on threads and takes at least as long as the model says.
@@ -18,6 +28,15 @@ pub enum Clock {
 }
 
 /// How a simulated device allocates.
+///
+/// ```
+/// use tack_residency::{Device, driver::sim::{Config, Pool, Sim}};
+///
+/// let config = Config::new().with_pool(Pool::None); // as HIP and Level Zero
+/// let device = Device::options().open_driver("sim", Sim::open(config)?)?;
+/// assert!(!device.driver().caps().stream_ordered);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Pool {
     /// In the order of a queue, from a pool of the device's own without hidden dependencies between queues: what
@@ -30,6 +49,16 @@ pub enum Pool {
 }
 
 /// Whether a simulated device holds the bytes of its memory.
+///
+/// ```
+/// use tack_residency::{Device, driver::sim::{Config, Contents, Sim}};
+///
+/// let config = Config::profile("h200")?.with_contents(Contents::NotHeld);
+/// let device = Device::options().open_driver("sim:h200", Sim::open(config)?)?;
+/// let buffer = device.alloc(100 << 30).uninitialised().wait()?; // takes no memory of the host
+/// assert_eq!(device.memory_info().in_use, 100 << 30);
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Contents {
     /// It does: copies copy and kernels run.
@@ -39,6 +68,16 @@ pub enum Contents {
 }
 
 /// Whether a simulated device keeps a record of what ran when.
+///
+/// ```
+/// use tack_residency::{Device, driver::sim::{Config, Sim, Trace}};
+///
+/// let driver = Sim::open(Config::profile("pcie4")?.with_trace(Trace::Recorded))?;
+/// let device = Device::options().open_driver("sim:pcie4", driver.clone())?;
+/// device.alloc(4096).wait()?.spill().wait()?;
+/// assert!(driver.spans().iter().any(|span| span.label == "copy_out"));
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Trace {
     /// It does, for [`Sim::spans`](super::Sim::spans).
@@ -48,6 +87,19 @@ pub enum Trace {
 }
 
 /// One direction between host and device, with a copy engine of its own.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::{Device, driver::sim::{Clock, Config, Link, Sim}};
+///
+/// let link = Link { pinned_bandwidth: Some(1_000_000_000), call: Duration::from_micros(10), ..Link::default() };
+/// let config = Config::new().with_clock(Clock::Computed).with_outward(link).with_inward(link);
+/// let driver = Sim::open(config)?;
+/// let device = Device::options().open_driver("sim", driver.clone())?;
+/// device.alloc(1_000_000).wait()?.spill().wait()?;
+/// assert_eq!(driver.busy().copy_out, Duration::from_micros(1010));
+/// # Ok::<(), tack_residency::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Link {
     /// Bytes a second to or from pinned memory; none is as fast as memory goes.
@@ -61,6 +113,17 @@ pub struct Link {
 }
 
 /// What pinning host memory costs.
+///
+/// ```
+/// use std::time::Duration;
+/// use tack_residency::driver::{Driver, sim::{Clock, Config, Pinning, PinningWaits, Sim}};
+///
+/// let pinning = Pinning { call: Duration::from_millis(1), waits: PinningWaits::Device, ..Pinning::default() };
+/// let device = Sim::open(Config::new().with_clock(Clock::Computed).with_pinning(pinning))?;
+/// let memory = device.allocate_host(4096)?;
+/// assert_eq!(device.now(), Duration::from_millis(1));
+/// # Ok::<(), tack_residency::driver::DriverError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pinning {
     /// Host time a call.
@@ -84,10 +147,23 @@ pub enum PinningWaits {
 /// What a simulated device is like. Fields may be set one by one, or through the `with_` calls.
 ///
 /// ```
+/// use std::time::Duration;
 /// use tack_residency::driver::sim::{Config, Sim};
 ///
 /// let device = Sim::open(Config::profile("pcie4")?.with_capacity(1 << 30))?;
 /// assert_eq!(device.config().capacity, 1 << 30);
+///
+/// // A card with quirks: large pages, small allocations, one kernel at a time, a slow host.
+/// let quirky = Config::new()
+///     .with_granularity(64 << 10)
+///     .with_max_allocation(Some(4 << 30))
+///     .with_concurrent_kernels(Some(1))
+///     .with_launch_depth(64)
+///     .with_submit(Duration::from_micros(20))
+///     .with_reaction(Duration::from_micros(50))
+///     .with_copy_cuts(8) // a copy's bytes move in eight pieces
+///     .with_poison(Some(7)); // fresh memory is filled by this seed
+/// assert_eq!(Sim::open(quirky)?.config().granularity, 64 << 10);
 /// # Ok::<(), tack_residency::driver::DriverError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -182,6 +258,14 @@ impl Config {
 
     /// A device by its name in [`Config::profiles`].
     ///
+    /// ```
+    /// # use tack_residency::driver::sim::Config;
+    /// assert_eq!(Config::profile("h200")?.capacity, 141 << 30);
+    /// let same: Config = "h200".parse()?;
+    /// assert!(Config::profiles().contains(&same.name.as_str()));
+    /// # Ok::<(), tack_residency::driver::DriverError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Unavailable` if there is no profile of that name; the message lists those there are.
@@ -194,6 +278,11 @@ impl Config {
     }
 
     /// The names that [`Config::profile`] knows.
+    ///
+    /// ```
+    /// # use tack_residency::driver::sim::Config;
+    /// assert!(Config::profiles().contains(&"rtx6000ada"));
+    /// ```
     pub fn profiles() -> Vec<&'static str> {
         profiles::names().collect()
     }

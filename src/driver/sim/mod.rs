@@ -82,6 +82,13 @@ pub struct Sim {
 impl Sim {
     /// A device like `config`.
     ///
+    /// ```
+    /// # use tack_residency::driver::sim::{Config, Sim};
+    /// let device = Sim::open(Config::new().with_capacity(1 << 30))?;
+    /// assert_eq!(device.config().capacity, 1 << 30);
+    /// # Ok::<(), tack_residency::driver::DriverError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Invalid` if the configuration makes no sense, such as a bandwidth of zero.
