@@ -6,10 +6,32 @@
 //! | open a device, with a budget | [`Device`], [`Options`] |
 //! | allocate, read, write, spill, discard | [`Buffer`], [`View`] |
 //! | launch a kernel on arrays that may be spilled | [`Device::prepare`], [`Use`], [`Launch`] |
+//! | bring the arrays of the next launches while earlier ones run | [`Device::launch_queue`], [`LaunchQueue`] |
 //! | keep a pointer for a while | [`Buffer::ensure_resident`], [`Buffer::export`] |
 //! | know what is held | [`Device::memory_info`], [`MemoryInfo`] |
 //! | do the same without an async runtime | [`blocking`] |
 //! | try it without a GPU, or make calls fail | [`driver::sim`], [`driver::fault`] |
+//!
+//! Every call that may wait gives an [`Operation`]: `.await` it on any executor, or call its [`wait`](Operation::wait).
+//! All sizes are in bytes.
+//!
+//! ```
+//! use tack_residency::Device;
+//!
+//! # futures::executor::block_on(async {
+//! let device = Device::options().budget(8192).open("sim")?;
+//! let a = device.alloc(4096).await?;
+//! a.fill(7).await?;
+//! let (b, c) = (device.alloc(4096).await?, device.alloc(4096).await?); // no room for three: `a` is spilled
+//! assert!(a.is_spilled());
+//! let guard = a.ensure_resident().await?; // `a` comes back, and `b` goes
+//! assert!(b.is_spilled() && !c.is_spilled());
+//! assert_eq!(a.read().await?, vec![7; 4096]);
+//! # drop(guard);
+//! # Ok::<(), tack_residency::Error>(())
+//! # })?;
+//! # Ok::<(), tack_residency::Error>(())
+//! ```
 
 mod access;
 pub mod blocking;
