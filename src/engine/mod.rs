@@ -59,7 +59,7 @@ use std::{
 
 use sync::{AtomicBool, AtomicU64, Ordering};
 
-/// What is called when memory is short, before anything is spilled or refused.
+/// What is called when memory is short, before anything is refused.
 pub type Hook = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// How an engine is set up.
