@@ -118,7 +118,8 @@ impl Device {
         Options(crate::Device::options().host_memory(HostMemoryKind::Ordinary))
     }
 
-    /// Allocates a cleared buffer; see [`crate::Device::alloc`], whose `wait` serves for the other forms.
+    /// Allocates a cleared buffer; see [`crate::Device::alloc`]. With a tag, fixed or not cleared, it is the async
+    /// device's: `(*device).alloc(bytes).tag("weights").wait()?.into()`.
     ///
     /// # Errors
     ///

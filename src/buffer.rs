@@ -218,7 +218,8 @@ impl Buffer {
         Operation::new(MakeExport::new(self.ensure_resident()))
     }
 
-    /// Spills it now, if it may be spilled; how many bytes that was. Fixed, exported and pinned buffers stay.
+    /// Spills it now, if it may be spilled; how many bytes of device memory that was: its length, rounded up as the
+    /// driver does. Fixed, exported and pinned buffers stay.
     ///
     /// ```
     /// # use tack_residency::Device;

@@ -204,7 +204,7 @@ impl Device {
         Operation::new(MakeRoom { device: self.clone(), bytes, wait: None })
     }
 
-    /// Spills every buffer that may be spilled; how many bytes that was.
+    /// Spills every buffer that may be spilled; how many bytes of device memory that was.
     ///
     /// ```
     /// # use tack_residency::Device;

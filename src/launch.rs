@@ -192,7 +192,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     }
 
     /// Queues the caller's kernel: the closure queues it on the queue it is given, with the pointers it is given, and
-    /// no other. Then the buffers may move again, behind it.
+    /// no other. Then the buffers may move again, behind it. Gives what the closure gives.
     ///
     /// If the closure fails or panics, buffers that were to be overwritten whole and were spilled keep their bytes.
     ///
@@ -204,7 +204,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     /// device.prepare([Use::write(&buffer)]).wait()?.submit(|run| {
     ///     // Here a program queues its kernel on `run.queue()`. A device's own copies and fills are queued like this:
     ///     run.driver().fill(run.queue(), run.ptr(0), run.bytes(0), 7)?;
-    ///     Ok::<(), Error>(()) // any error that an `Error` turns into
+    ///     Ok::<(), Error>(()) // names its error: any that an `Error` turns into will do
     /// })?;
     /// assert_eq!(buffer.read().wait()?, vec![7; 4096]);
     /// # Ok::<(), tack_residency::Error>(())
@@ -336,7 +336,7 @@ impl Run<'_> {
     }
 
     /// Queues a kernel that runs on the host, on a device that has those: its arguments are the launch's uses, in
-    /// order. It keeps the compute engine for `cost`.
+    /// order. It keeps a simulated device's compute engine for `cost`. A body that panics loses the device.
     ///
     /// ```
     /// use std::time::Duration;

@@ -78,7 +78,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The most bytes of live buffers the device may hold. Without one, memory is short when the driver refuses.
+    /// The most bytes of live buffers the device may hold. Without one, memory is short when the driver refuses. A
+    /// device that spills nothing, as `cpu`, has none.
     pub fn budget(mut self, bytes: u64) -> Options {
         self.budget = Some(bytes);
         self
@@ -119,8 +120,9 @@ impl Options {
         self
     }
 
-    /// Called when memory is short, before anything more is refused: with the bytes asked for, on the asking
-    /// thread, no lock held. It may allocate and free; it is not entered twice.
+    /// Called when memory is short: with a budget, when what may be spilled is not enough; without one, when the driver
+    /// refuses. It is given the bytes asked for, on the asking thread, no lock held. It may allocate and free; it is not
+    /// entered twice.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

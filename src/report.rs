@@ -8,7 +8,8 @@ use crate::{
 };
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// A device's memory at one moment. All figures but counts are in bytes.
+/// A device's memory at one moment. All figures but counts are in bytes, and those of buffers are what the driver takes
+/// for them: lengths rounded up to its granularity.
 ///
 /// ```
 /// # use tack_residency::Device;
