@@ -42,21 +42,31 @@ impl<C: WordCell + Clone> Core<C> {
                     }
                     return true;
                 }
+                // What is handed out may be given back by the caller's hook.
+                Admit::Never(Failure::Blocked { .. }) if self.has_hook && !hooked => {
+                    self.ask_hook_of(id);
+                    return true;
+                }
                 Admit::Never(failure) => {
                     self.fail(id, failure);
                     return true;
                 }
                 Admit::NotYet if self.has_hook && !hooked && !self.will_fit(bytes) => {
-                    if let Some(request) = self.requests.get_mut(id) {
-                        request.hooked = true;
-                    }
-                    self.wake(id, Outcome::AskHook);
+                    self.ask_hook_of(id);
                     return true;
                 }
                 Admit::NotYet => return false,
             }
         }
         false
+    }
+
+    /// Has the caller's hook run for a request, once.
+    fn ask_hook_of(&mut self, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.hooked = true;
+        }
+        self.wake(id, Outcome::AskHook);
     }
 
     /// Whether a launch taken ahead of time, that notes must not come before, asks the caller's hook ahead of a place.

@@ -186,6 +186,22 @@ fn the_spill_path_itself_allocated_device_memory() {
 }
 
 #[test]
+fn the_hook_was_not_asked_where_only_exports_stood_in_the_way() {
+    for clock in CLOCKS {
+        let (hook, bench) = Hook::open(clock, 2, Some(2 * UNIT));
+        let exports = [1, 2].map(|seed| finish(bench.buffer(seed).export()).expect("handed out"));
+        assert_eq!(finish(bench.device.alloc(UNIT)).unwrap_err().kind(), ErrorKind::Blocked);
+        assert_eq!(hook.asked(), [UNIT], "in vain");
+        let exports = Mutex::new(Some(exports));
+        hook.does(move |_| drop(exports.lock().expect("not poisoned").take()));
+        let fresh = finish(bench.device.alloc(UNIT)).expect("the hook gave them back");
+        assert_eq!(hook.asked(), [UNIT]);
+        drop(fresh);
+        bench.check_empty();
+    }
+}
+
+#[test]
 fn the_hook_ran_though_victims_were_enough() {
     for clock in CLOCKS {
         let (hook, bench) = Hook::open(clock, 2, Some(2 * UNIT));
