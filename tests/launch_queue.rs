@@ -337,6 +337,128 @@ fn a_launch_that_gave_way_to_a_refused_one_was_lost_with_its_handles() {
     assert_eq!((info.in_use, info.spilled), (0, 0));
 }
 
+#[test]
+fn an_allocation_in_the_queue_comes_in_its_turn_and_keeps_its_bytes() {
+    for look_ahead in [0, 1, 4] {
+        for name in ["sim", "sim:pcie4"] {
+            let device = Device::options().budget(4 * 4096).open(name).expect("opened");
+            let mut queue = device.launch_queue(look_ahead);
+            let mut kept = Vec::new();
+            for value in 1..=12u8 {
+                let buffer = queue.alloc(4096).expect("a buffer");
+                let count = move |run: &Run<'_>| {
+                    run.host_kernel(Duration::from_micros(20), move |args| {
+                        args[0].bytes_mut().iter_mut().for_each(|byte| *byte += value);
+                    })
+                };
+                queue.push([Use::read_write(&buffer)], count).wait().expect("taken");
+                let scratch = queue.alloc_uninitialised(4096).expect("a buffer");
+                queue.push([Use::read(&buffer), Use::write(&scratch)], copy).wait().expect("taken");
+                kept.push(if value % 2 == 0 { scratch } else { buffer });
+            }
+            queue.flush().wait().expect("all queued");
+            for (buffer, value) in kept.iter().zip(1..) {
+                assert_eq!(
+                    buffer.read().wait().expect("read"),
+                    [value; 4096],
+                    "{look_ahead} ahead on {name}"
+                );
+            }
+            device.idle().wait().expect("all done");
+            let info = device.memory_info();
+            assert!(info.spills > 4 && info.peak <= 4 * 4096, "{info}");
+            device.check().expect("the books balance");
+            drop((queue, kept));
+            device.idle().wait().expect("all done");
+            let info = device.memory_info();
+            assert_eq!((info.in_use, info.spilled), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn an_allocation_that_finds_no_room_is_told_and_may_be_used_later() {
+    let device = Device::options().budget(2 * 4096).open("sim").expect("opened");
+    let fixed = [4096; 2].map(|bytes| device.alloc(bytes).fixed().wait().expect("a buffer"));
+    let mut queue = device.launch_queue(4);
+    assert_eq!(queue.alloc(0).expect("no bytes").len(), 0);
+    let buffer = queue.alloc(4096).expect("a buffer, and no memory yet");
+    assert_eq!(queue.flush().wait().unwrap_err().kind(), ErrorKind::Blocked);
+    drop(fixed);
+    let seven = |run: &Run<'_>| run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().fill(7));
+    queue.push([Use::write(&buffer)], seven).wait().expect("taken");
+    queue.flush().wait().expect("queued");
+    assert_eq!(buffer.read().wait().expect("read"), [7; 4096]);
+    let large = queue.alloc(3 * 4096).expect("a buffer, and no memory ever");
+    assert_eq!(queue.flush().wait().unwrap_err().kind(), ErrorKind::TooLarge);
+    let error =
+        queue.push([Use::write(&large)], seven).wait().and_then(|()| queue.flush().wait()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    device.check().expect("the books balance");
+}
+
+#[test]
+fn a_buffer_written_by_the_host_before_its_turn_keeps_what_was_written() {
+    for name in ["sim", "sim:pcie4"] {
+        let device = Device::options().budget(2 * 4096).open(name).expect("opened");
+        let held = [4096; 2].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+        let guards = held.each_ref().map(|buffer| buffer.ensure_resident().wait().expect("resident"));
+        let mut queue = device.launch_queue(4);
+        let buffer = queue.alloc_uninitialised(4096).expect("a buffer");
+        buffer.write([5; 4096]).wait().expect("written to the host");
+        let add = |run: &Run<'_>| {
+            run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().iter_mut().for_each(|byte| *byte += 1))
+        };
+        queue.push([Use::read_write(&buffer)], add).try_now().expect("taken");
+        drop(guards);
+        queue.flush().wait().expect("queued");
+        assert_eq!(buffer.read().wait().expect("read"), [6; 4096]);
+        let info = device.memory_info();
+        assert_eq!((info.restores, info.spills), (0, 1), "its first arrival is no restore: {info}");
+        device.check().expect("the books balance");
+    }
+}
+
+/// Two launches of one buffer were taken ahead of time, the first overwriting all of it: bytes were copied in for the
+/// second that the first overwrote.
+#[test]
+fn a_copy_was_made_of_what_the_launch_before_overwrites() {
+    for fails in [false, true] {
+        let device = Device::options().budget(2 * 4096).open("sim:pcie4").expect("opened");
+        let buffers = [1u8, 2, 3].map(|value| {
+            let buffer = device.alloc(4096).wait().expect("a buffer");
+            buffer.fill(value).wait().expect("filled");
+            buffer
+        });
+        device.idle().wait().expect("the first is spilled");
+        let before = device.memory_info();
+        assert!(buffers[0].is_spilled());
+        let mut queue = device.launch_queue(4);
+        let write = move |run: &Run<'_>| {
+            if fails {
+                return Device::open("none of that name").map(drop);
+            }
+            run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().fill(7))
+        };
+        let seen = Arc::new(Mutex::new(0));
+        let note = seen.clone();
+        let look = move |run: &Run<'_>| {
+            run.host_kernel(Duration::ZERO, move |args| {
+                *note.lock().expect("not poisoned") = args[0].bytes()[9]
+            })
+        };
+        queue.push([Use::write(&buffers[0])], write).try_now().expect("taken");
+        queue.push([Use::read(&buffers[0])], look).try_now().expect("taken");
+        assert_eq!(queue.flush().wait().is_err(), fails);
+        queue.flush().wait().expect("the other one is queued");
+        device.idle().wait().expect("all done");
+        assert_eq!(*seen.lock().expect("not poisoned"), if fails { 1 } else { 7 });
+        let copied = device.memory_info().copied_in_bytes - before.copied_in_bytes;
+        assert_eq!(copied, if fails { 4096 } else { 0 });
+        device.check().expect("the books balance");
+    }
+}
+
 #[derive(Default)]
 struct Woken(AtomicBool);
 
