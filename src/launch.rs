@@ -302,6 +302,55 @@ impl Run<'_> {
         self.device.engine().queue_id(self.queue)
     }
 
+    /// The vendor's own handle of that queue, such as a `CUstream`, for kernels queued by the vendor's calls. What those
+    /// need current on this thread is so afterwards.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, Error, ErrorKind, Use};
+    /// # let device = Device::open("sim")?;
+    /// # let buffer = device.alloc(4096).wait()?;
+    /// # device.prepare([Use::read(&buffer)]).wait()?.submit(|run| {
+    /// // A simulated device is no vendor's: it runs `host_kernel`s.
+    /// assert_eq!(run.raw_queue().unwrap_err().kind(), ErrorKind::Unsupported);
+    /// # Ok::<(), Error>(())
+    /// # })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` on a device of no vendor's.
+    pub fn raw_queue(&self) -> Result<*mut std::ffi::c_void> {
+        self.driver().raw_queue(self.queue()).map_err(|error| Error::from(error).on(self.device))
+    }
+
+    /// That queue as cudarc has it; the pointers of [`ptr`](Run::ptr) are arguments of its launch builder, as
+    /// [`Cuda`](crate::driver::cuda::Cuda) shows.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, Error, ErrorKind, Use};
+    /// # let device = Device::open("sim")?;
+    /// # let buffer = device.alloc(4096).wait()?;
+    /// # device.prepare([Use::read(&buffer)]).wait()?.submit(|run| {
+    /// let error = run.cuda_stream().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Unsupported);
+    /// assert!(error.to_string().contains("open `cuda`"));
+    /// # Ok::<(), Error>(())
+    /// # })?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` on a device that is not CUDA's; what cudarc is refused.
+    #[cfg(feature = "cuda")]
+    pub fn cuda_stream(&self) -> Result<Arc<cudarc::driver::CudaStream>> {
+        let cuda = self.driver().as_any().downcast_ref::<crate::driver::cuda::Cuda>().ok_or_else(|| {
+            Error::new(ErrorKind::Unsupported, "this device has no CUDA streams: open `cuda`").on(self.device)
+        })?;
+        cuda.cuda_stream(self.queue()).map_err(|error| Error::from(error).on(self.device))
+    }
+
     /// The device's driver.
     pub fn driver(&self) -> &dyn Driver {
         &**self.device.driver()

@@ -251,30 +251,39 @@ impl Options {
         self
     }
 
-    /// Opens a device by name: `sim`, `sim:PROFILE` (as [`Config::profile`] knows them), or `cpu`.
+    /// Opens a device by name: `cuda` or `cuda:ORDINAL` (with the feature `cuda`), `sim`, `sim:PROFILE` (as
+    /// [`Config::profile`] knows them), or `cpu`.
     ///
     /// ```
     /// # use tack_residency::Device;
     /// let device = Device::options().open("sim:h200")?;
     /// assert_eq!(device.memory_info().device_total, Some(141 << 30));
-    /// let error = Device::options().open("cuda").unwrap_err();
-    /// assert_eq!(error.to_string(), "no device is called \"cuda\": there are `sim`, `sim:PROFILE` and `cpu`");
+    /// let error = Device::options().open("gpu").unwrap_err(); // no device is called "gpu": there are [...]
+    /// assert!(error.to_string().contains("there are") && error.to_string().contains("`sim`"));
     /// # Ok::<(), tack_residency::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `Unavailable` if there is no such device; the message names those there are.
+    /// `Unavailable` if there is no such device; the message names those there are, and what was tried.
     pub fn open(self, name: &str) -> Result<Device> {
-        let driver: Arc<dyn Driver> = match name.split_once(':') {
-            None if name == "sim" => Sim::open(Config::new())?,
-            None if name == "cpu" => Cpu::open(),
-            Some(("sim", profile)) => Sim::open(Config::profile(profile)?)?,
-            _ => {
-                let what = format!("no device is called {name:?}: there are `sim`, `sim:PROFILE` and `cpu`");
-                return Err(Error::new(ErrorKind::Unavailable, what));
-            }
-        };
+        let driver: Arc<dyn Driver> =
+            match name.split_once(':').map_or((name, None), |(kind, which)| (kind, Some(which))) {
+                ("sim", None) => Sim::open(Config::new())?,
+                ("sim", Some(profile)) => Sim::open(Config::profile(profile)?)?,
+                ("cpu", None) => Cpu::open(),
+                #[cfg(feature = "cuda")]
+                ("cuda", which) if which.is_none_or(|which| which.parse::<u32>().is_ok()) => {
+                    crate::driver::cuda::Cuda::open(which.and_then(|which| which.parse().ok()).unwrap_or(0))?
+                }
+                _ => {
+                    let cuda = if cfg!(feature = "cuda") { "`cuda`, `cuda:ORDINAL`, " } else { "" };
+                    let what = format!(
+                        "no device is called {name:?}: there are {cuda}`sim`, `sim:PROFILE` and `cpu`"
+                    );
+                    return Err(Error::new(ErrorKind::Unavailable, what));
+                }
+            };
         self.open_driver(name, driver)
     }
 

@@ -13,6 +13,7 @@ use super::{
 use plan::Plan;
 use std::{
     any::Any,
+    ffi::c_void,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -208,6 +209,10 @@ impl Driver for Fault {
     fn launch_host(&self, queue: QueueId, kernel: HostKernel) -> Result<()> {
         self.pass(Call::LaunchHost)?;
         self.inner.launch_host(queue, kernel)
+    }
+
+    fn raw_queue(&self, queue: QueueId) -> Result<*mut c_void> {
+        self.inner.raw_queue(queue)
     }
 
     fn record(&self, queue: QueueId) -> Result<Fence> {

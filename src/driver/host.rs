@@ -82,6 +82,30 @@ impl HostMemory {
         Some(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: Some(release) })
     }
 
+    /// Memory that a driver gave; none if `start` is null.
+    ///
+    /// # Safety
+    ///
+    /// `start` has `bytes` bytes that are nobody else's until `release` is called, which frees them.
+    #[cfg(feature = "cuda")]
+    pub(super) unsafe fn from_driver(
+        start: *mut u8,
+        bytes: usize,
+        kind: HostKind,
+        release: impl FnOnce() + Send + Sync + 'static,
+    ) -> Option<HostMemory> {
+        let (start, release): (_, Release) = (NonNull::new(start)?, Box::new(release));
+        Some(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: Some(release) })
+    }
+
+    /// Where `bytes` bytes at `offset` are, for a device to copy; none if they are not within the block.
+    #[cfg(feature = "cuda")]
+    pub(super) fn part(&self, offset: usize, bytes: usize) -> Option<NonNull<u8>> {
+        let end = offset.checked_add(bytes).filter(|&end| end <= self.bytes);
+        // SAFETY: the range is within the block, as just checked.
+        end.map(|_| unsafe { self.start.add(offset) })
+    }
+
     /// Bytes in the block.
     pub fn len(&self) -> usize {
         self.bytes

@@ -4,6 +4,10 @@
 
 mod aligned;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[cfg(feature = "cuda")]
+mod cuda_like;
 mod error;
 pub mod fault;
 mod host;
@@ -14,7 +18,7 @@ pub use error::{DriverError, DriverErrorKind, Result};
 pub use host::{HostKind, HostMemory, HostRange};
 pub use kernel::{Arg, ArgAccess, HostKernel};
 
-use std::{any::Any, fmt, time::Duration};
+use std::{any::Any, ffi::c_void, fmt, time::Duration};
 
 /// An address in device memory.
 ///
@@ -28,6 +32,7 @@ use std::{any::Any, fmt, time::Duration};
 /// assert_ne!(ptr, DevicePtr::NULL);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
 pub struct DevicePtr(u64);
 
 impl DevicePtr {
@@ -160,7 +165,8 @@ pub struct DriverMemory {
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
-/// use tack_residency::driver::{ArgAccess, Driver, HostKernel, HostRange, QueueRole, sim::{Config, Sim}};
+/// use tack_residency::driver::{ArgAccess, Driver, DriverErrorKind, HostKernel, HostRange, QueueRole};
+/// use tack_residency::driver::sim::{Config, Sim};
 ///
 /// let device = Sim::open(Config::profile("pcie4")?)?;
 /// let queue = device.create_queue(QueueRole::Compute)?;
@@ -194,6 +200,9 @@ pub struct DriverMemory {
 /// let ptr = device.allocate(queue, 4)?;
 /// let kernel = HostKernel::new(Duration::ZERO, |args| args[0].bytes_mut().fill(7));
 /// device.launch_host(queue, kernel.arg(ptr, 4, ArgAccess::Write))?;
+///
+/// // Where they are the vendor's, its calls take the queue's own handle:
+/// assert_eq!(device.raw_queue(queue).unwrap_err().kind, DriverErrorKind::Unsupported);
 ///
 /// // On a real clock, whoever waits for fences rests in between.
 /// let device = Sim::open(Config::new())?;
@@ -251,6 +260,18 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
             "launch_host",
             0,
             "this device runs no host kernels",
+        ))
+    }
+
+    /// The vendor's own handle of a queue, for kernels that the program queues by the vendor's calls: CUDA's
+    /// `CUstream`. What those calls need current on the calling thread, its context, is so afterwards.
+    fn raw_queue(&self, queue: QueueId) -> Result<*mut c_void> {
+        let _ = queue;
+        Err(DriverError::new(
+            DriverErrorKind::Unsupported,
+            "raw_queue",
+            0,
+            "this device's queues are no vendor's: it runs host kernels",
         ))
     }
 

@@ -21,10 +21,10 @@ impl Bell {
         }
     }
 
-    /// Returns when rung, or when `patience` is over.
-    pub(in crate::driver) fn rest(&self, patience: Duration) {
+    /// Returns when rung, or when `patience` is over; whether it was rung.
+    pub(in crate::driver) fn rest(&self, patience: Duration) -> bool {
         let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.wake.wait_timeout_while(rung, patience, |rung| !*rung);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
+        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 }

@@ -1,0 +1,376 @@
+//! One body for CUDA and HIP: streams, events and memory over a table of a vendor's symbols.
+//!
+//! Must never free host memory that a copy under way may touch, nor leave another context current on a caller's thread
+//! than it found there.
+#![allow(unsafe_code)]
+
+mod context;
+mod fences;
+mod memory;
+mod pace;
+mod queues;
+pub(in crate::driver) mod symbols;
+#[cfg(test)]
+mod tests;
+
+pub use context::Vendor;
+
+use super::{
+    Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKind, HostMemory,
+    HostRange, QueueId, QueueRole, Result, sim::bell::Bell,
+};
+use context::Context;
+use fences::Fences;
+use memory::Memory;
+use pace::{Pace, SELDOM};
+use queues::{Queues, STREAMS};
+use std::{
+    any::Any,
+    ffi::{c_int, c_void},
+    ops::RangeInclusive,
+    sync::Arc,
+    time::Duration,
+};
+use symbols::{DISABLE_TIMING, Handle, NON_BLOCKING, NOT_READY, PORTABLE, PoolSymbols, Symbols};
+
+/// Codes of calls refused because a graph is being captured somewhere; the device is well.
+const CAPTURING: RangeInclusive<c_int> = 900..=908;
+
+/// What sizes are rounded up to. Pools hand out multiples of it.
+const GRANULARITY: u64 = 512;
+
+/// A device of one vendor's; see [`Cuda`](super::cuda::Cuda).
+#[derive(Debug)]
+pub struct CudaLike<V: Vendor> {
+    context: Arc<Context<V>>,
+    caps: Caps,
+    description: String,
+    memory: Memory,
+    queues: Queues,
+    fences: Fences,
+    bell: Bell,
+    pace: Pace,
+}
+
+/// What a vendor found out about a device.
+#[derive(Debug)]
+pub(in crate::driver) struct Found {
+    pub(in crate::driver) description: String,
+    pub(in crate::driver) total_bytes: u64,
+    /// The device's ordinal, as pools name it, and what makes them; none where memory is allocated by plain calls.
+    pub(in crate::driver) pools: Option<(c_int, PoolSymbols)>,
+}
+
+impl<V: Vendor> CudaLike<V> {
+    /// A device whose vendor has opened its library and context.
+    pub(in crate::driver) fn new(vendor: V, found: Found) -> Result<Arc<CudaLike<V>>> {
+        let context = Arc::new(Context::new(vendor));
+        let entered = context.enter()?;
+        let memory = Memory::new(&context, found.pools)?;
+        drop(entered);
+        let caps = Caps {
+            spills: true,
+            stream_ordered: memory.is_pool(),
+            granularity: GRANULARITY,
+            max_allocation: Some(found.total_bytes).filter(|&bytes| bytes > 0),
+            overcommits: false,
+            computed_clock: false,
+            pageable_copies_wait: true,
+        };
+        Ok(Arc::new(CudaLike {
+            context,
+            caps,
+            description: found.description,
+            memory,
+            queues: Queues::default(),
+            fences: Fences::default(),
+            bell: Bell::default(),
+            pace: Pace::default(),
+        }))
+    }
+
+    /// What is the vendor's alone.
+    pub(in crate::driver) fn vendor(&self) -> &V {
+        &self.context.vendor
+    }
+
+    fn symbols(&self) -> &Symbols {
+        self.context.vendor.symbols()
+    }
+
+    /// The vendor's handle of a queue's stream.
+    pub(in crate::driver) fn stream(&self, queue: QueueId) -> Result<Handle> {
+        self.queues.find(queue, "stream").map(|queue| queue.stream)
+    }
+
+    fn new_event(&self) -> Result<Handle> {
+        if let Some(event) = self.fences.spare() {
+            return Ok(event);
+        }
+        let (create, mut event) = (self.symbols().event_create, Handle::NULL);
+        // SAFETY: the context is current, and `event` is where the new event's handle goes.
+        let code = unsafe { (create.call)(&mut event, DISABLE_TIMING) };
+        self.context.check(create.name, code).map(|()| event)
+    }
+
+    /// Whether an event has passed. A failure found by one is the device's.
+    fn query(&self, event: Handle) -> Result<bool> {
+        let query = self.symbols().event_query;
+        // SAFETY: the context is current, and the event was recorded and is not destroyed before this device's end.
+        match unsafe { (query.call)(event) } {
+            0 => Ok(true),
+            NOT_READY => Ok(false),
+            code if CAPTURING.contains(&code) => self.context.check(query.name, code).map(|()| true),
+            code => Err(self.context.lose(query.name, code)),
+        }
+    }
+}
+
+fn invalid(call: &'static str, message: impl Into<String>) -> DriverError {
+    DriverError::new(DriverErrorKind::Invalid, call, 0, message)
+}
+
+impl<V: Vendor> Driver for CudaLike<V> {
+    fn caps(&self) -> &Caps {
+        &self.caps
+    }
+
+    fn description(&self) -> String {
+        self.description.clone()
+    }
+
+    fn memory(&self) -> DriverMemory {
+        let Ok(_entered) = self.context.enter() else { return DriverMemory::default() };
+        let info = self.symbols().memory_info;
+        let (mut free, mut total) = (0usize, 0usize);
+        // SAFETY: the context is current, and both places are for the call to write.
+        let code = unsafe { (info.call)(&mut free, &mut total) };
+        let known = self.context.check(info.name, code).is_ok();
+        let bytes = |bytes: usize| known.then_some(bytes as u64);
+        DriverMemory { free: bytes(free), total: bytes(total), cached: self.memory.cached(&self.context) }
+    }
+
+    fn create_queue(&self, role: QueueRole) -> Result<QueueId> {
+        let _entered = self.context.enter()?;
+        let (create, mut stream) = (self.symbols().stream_create, Handle::NULL);
+        // SAFETY: the context is current, and `stream` is where the new stream's handle goes.
+        let code = unsafe { (create.call)(&mut stream, NON_BLOCKING) };
+        self.context.check(create.name, code)?;
+        if let Some(queue) = self.queues.add(stream, role) {
+            return Ok(queue);
+        }
+        self.context.destroy_stream(stream);
+        let message = format!("a device has at most {STREAMS} queues");
+        Err(DriverError::new(DriverErrorKind::Unsupported, create.name, 0, message))
+    }
+
+    fn allocate(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr> {
+        let stream = self.stream(queue)?;
+        if bytes == 0 {
+            return Err(invalid("allocate", "an allocation has at least one byte"));
+        }
+        let _entered = self.context.enter()?;
+        self.memory.allocate(&self.context, stream, bytes)
+    }
+
+    fn free(&self, queue: QueueId, ptr: DevicePtr) -> Result<()> {
+        let stream = self.stream(queue)?;
+        let _entered = self.context.enter()?;
+        self.memory.free(&self.context, stream, ptr)
+    }
+
+    /// Waits for the queues that carry nothing but frees: a pool gives back only what the host has seen freed.
+    fn trim(&self) -> Result<u64> {
+        let _entered = self.context.enter()?;
+        let frees = self.queues.all().filter(|(_, queue)| queue.role == QueueRole::Release);
+        for (_, queue) in frees.filter(|_| self.memory.is_pool()) {
+            self.context.synchronize(queue.stream)?;
+        }
+        self.memory.trim(&self.context)
+    }
+
+    fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
+        let _entered = self.context.enter()?;
+        let (allocate, mut start) = (self.symbols().allocate_host, std::ptr::null_mut());
+        // SAFETY: the context is current, and `start` is where the new block's address goes.
+        let code = unsafe { (allocate.call)(&mut start, bytes.max(1), PORTABLE) };
+        self.context.check(allocate.name, code)?;
+        let context = Arc::clone(&self.context);
+        let block = Handle(start);
+        let release = move || context.free_host(block);
+        // SAFETY: the block is `bytes` bytes of the process's own memory, given to nobody else, and freed by `release`
+        // alone, which keeps the context it belongs to.
+        let memory = unsafe { HostMemory::from_driver(start.cast(), bytes, HostKind::Pinned, release) };
+        memory.ok_or_else(|| {
+            let message = format!("no address for {bytes} bytes of pinned memory");
+            DriverError::new(DriverErrorKind::Refused, allocate.name, 0, message)
+        })
+    }
+
+    fn copy_out(&self, queue: QueueId, from: DevicePtr, to: &HostRange) -> Result<()> {
+        let copy = self.symbols().copy_out;
+        let queue = self.queues.find(queue, copy.name)?;
+        queue.copy(&self.context, to, copy.name, |start, stream| {
+            // SAFETY: the context is current; `start` has as many bytes, and they are kept until the copy has run. Whoever
+            // queues it keeps everyone else from them meanwhile.
+            unsafe { (copy.call)(start, from.as_raw(), to.bytes, stream) }
+        })
+    }
+
+    fn copy_in(&self, queue: QueueId, from: &HostRange, to: DevicePtr) -> Result<()> {
+        let copy = self.symbols().copy_in;
+        let queue = self.queues.find(queue, copy.name)?;
+        queue.copy(&self.context, from, copy.name, |start, stream| {
+            // SAFETY: as for a copy out; nobody writes these bytes meanwhile.
+            unsafe { (copy.call)(to.as_raw(), start, from.bytes, stream) }
+        })
+    }
+
+    fn copy(&self, queue: QueueId, from: DevicePtr, to: DevicePtr, bytes: u64) -> Result<()> {
+        let (stream, copy) = (self.stream(queue)?, self.symbols().copy);
+        let _entered = self.context.enter()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the context is current; the addresses are the device's, which checks them.
+        let code = unsafe { (copy.call)(to.as_raw(), from.as_raw(), bytes as usize, stream) };
+        self.context.check(copy.name, code)
+    }
+
+    fn fill(&self, queue: QueueId, to: DevicePtr, bytes: u64, value: u8) -> Result<()> {
+        let (stream, fill) = (self.stream(queue)?, self.symbols().fill);
+        let _entered = self.context.enter()?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the context is current; the address is the device's, which checks it.
+        let code = unsafe { (fill.call)(to.as_raw(), value, bytes as usize, stream) };
+        self.context.check(fill.name, code)
+    }
+
+    fn record(&self, queue: QueueId) -> Result<Fence> {
+        let (index, queue) = (queue.0 as usize, self.queues.find(queue, "record")?);
+        let _entered = self.context.enter()?;
+        let event = self.new_event()?;
+        let held = std::mem::take(&mut *queue.copying());
+        let record = self.symbols().event_record;
+        // SAFETY: the context is current, and event and stream are this device's.
+        let code = unsafe { (record.call)(event, queue.stream) };
+        if let Err(error) = self.context.check(record.name, code) {
+            queue.copying().extend(held);
+            self.fences.keep(event);
+            return Err(error);
+        }
+        let (fence, first) = self.fences.add(event, index, held);
+        if first {
+            self.pace.note();
+            self.bell.ring();
+        }
+        Ok(fence)
+    }
+
+    fn wait(&self, queue: QueueId, fence: Fence) -> Result<()> {
+        let (stream, wait) = (self.stream(queue)?, self.symbols().stream_wait);
+        let _entered = self.context.enter()?;
+        match self.fences.find(fence) {
+            None => Err(no_fence(wait.name)),
+            Some((_, true)) => Ok(()),
+            Some((event, false)) => {
+                // SAFETY: the context is current, and event and stream are this device's.
+                let code = unsafe { (wait.call)(stream, event, 0) };
+                self.context.check(wait.name, code)
+            }
+        }
+    }
+
+    fn is_passed(&self, fence: Fence) -> Result<bool> {
+        let _entered = self.context.enter()?;
+        let (event, known) = self.fences.find(fence).ok_or_else(|| no_fence("is_passed"))?;
+        if known {
+            return Ok(true);
+        }
+        let passed = self.query(event)?;
+        if passed {
+            drop(self.fences.pass(fence));
+            self.pace.note();
+        }
+        Ok(passed)
+    }
+
+    fn retire(&self, fence: Fence) {
+        self.fences.retire(fence);
+    }
+
+    /// Looks at the outstanding fences, more seldom the longer none has passed. Not by a callback in a stream, since
+    /// none comes after a device's error; not in a call that waits for one event, since no other would end that.
+    fn park(&self, patience: Duration) {
+        let end = self.pace.now().saturating_add(patience);
+        let mut next = Vec::new();
+        loop {
+            self.fences.next(&mut next);
+            let left = end.saturating_sub(self.pace.now());
+            if next.is_empty() {
+                self.bell.rest(left);
+                return;
+            }
+            let Ok(entered) = self.context.enter() else {
+                self.bell.rest(left.min(SELDOM));
+                return;
+            };
+            if left.is_zero() || !next.iter().all(|&(_, event)| matches!(self.query(event), Ok(false))) {
+                return;
+            }
+            drop(entered);
+            if self.bell.rest(self.pace.pause().min(left)) {
+                return;
+            }
+        }
+    }
+
+    fn unpark(&self) {
+        self.bell.ring();
+    }
+
+    fn now(&self) -> Duration {
+        self.pace.now()
+    }
+
+    fn raw_queue(&self, queue: QueueId) -> Result<*mut c_void> {
+        let queue = self.queues.find(queue, "raw_queue")?;
+        self.context.enter()?.stay();
+        Ok(queue.stream.0)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn no_fence(call: &'static str) -> DriverError {
+    invalid(call, "there is no such fence, or it has been retired")
+}
+
+impl<V: Vendor> Drop for CudaLike<V> {
+    /// Waits only where a copy may still use host memory. What still runs ends by itself: the vendor gives a stream, an
+    /// event and a pool up when their work is over.
+    fn drop(&mut self) {
+        let Ok(_entered) = self.context.enter_anyway() else { return };
+        for (index, queue) in self.queues.all() {
+            if self.fences.holds(index) || !queue.copying().is_empty() {
+                // Refused, the device is lost and copies nothing more.
+                let _ = self.context.synchronize(queue.stream);
+            }
+        }
+        let (events, held) = self.fences.drain();
+        drop(held);
+        self.memory.destroy(&self.context);
+        for event in events {
+            self.context.destroy_event(event);
+        }
+        for (index, queue) in self.queues.all() {
+            if self.context.vendor.let_go(index) {
+                self.context.destroy_stream(queue.stream);
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A vendor's context: current on the thread of each call, and lost for good once a call says so.
+
+use super::{
+    super::{DriverError, DriverErrorKind, Result},
+    symbols::{Handle, Symbols},
+};
+use std::{
+    ffi::c_int,
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+/// What differs between the vendors. Dropped, it gives its context up.
+pub trait Vendor: fmt::Debug + Send + Sync + 'static {
+    /// The calls both have.
+    fn symbols(&self) -> &Symbols;
+
+    /// What a result code other than success asks for.
+    fn kind(&self, code: c_int) -> DriverErrorKind;
+
+    /// A result code in words.
+    fn words(&self, code: c_int) -> String;
+
+    /// What this device needs current on a thread: a context, or a device's number.
+    fn own(&self) -> Handle;
+
+    /// What is current on this thread; null if nothing is.
+    fn current(&self) -> Result<Handle>;
+
+    /// Makes something current on this thread.
+    fn set_current(&self, what: Handle) -> Result<()>;
+
+    /// The stream of the queue at `index` is about to be destroyed; false if others still have it.
+    fn let_go(&self, index: usize) -> bool {
+        let _ = index;
+        true
+    }
+}
+
+/// A context, kept as long as anything that belongs to it.
+#[derive(Debug)]
+pub(super) struct Context<V: Vendor> {
+    pub(super) vendor: V,
+    lost: OnceLock<DriverError>,
+}
+
+impl<V: Vendor> Context<V> {
+    pub(super) fn new(vendor: V) -> Context<V> {
+        Context { vendor, lost: OnceLock::new() }
+    }
+
+    /// Makes the context current on this thread for as long as what this gives lives.
+    pub(super) fn enter(&self) -> Result<Entered<'_, V>> {
+        match self.lost.get() {
+            Some(lost) => Err(lost.clone()),
+            None => self.enter_anyway(),
+        }
+    }
+
+    /// As [`enter`](Context::enter), on a lost device too.
+    pub(super) fn enter_anyway(&self) -> Result<Entered<'_, V>> {
+        let (own, current) = (self.vendor.own(), self.vendor.current()?);
+        if own != current {
+            self.vendor.set_current(own)?;
+        }
+        // A thread that had none may keep this one: its next call need not set it again.
+        let before = (own != current && current != Handle::NULL).then_some(current);
+        Ok(Entered { vendor: &self.vendor, before })
+    }
+
+    /// A call's result.
+    pub(super) fn check(&self, call: &'static str, code: c_int) -> Result<()> {
+        if code == 0 {
+            return Ok(());
+        }
+        match self.vendor.kind(code) {
+            DriverErrorKind::Lost => Err(self.lose(call, code)),
+            kind => Err(DriverError::new(kind, call, code.into(), self.vendor.words(code))),
+        }
+    }
+
+    /// The device is lost, by what this call said. Every later one says the same.
+    pub(super) fn lose(&self, call: &'static str, code: c_int) -> DriverError {
+        let words = self.vendor.words(code);
+        self.lost.get_or_init(|| DriverError::new(DriverErrorKind::Lost, call, code.into(), words)).clone()
+    }
+
+    /// Waits until all that is queued on a stream has run. The context is current.
+    pub(super) fn synchronize(&self, stream: Handle) -> Result<()> {
+        let synchronize = self.vendor.symbols().stream_synchronize;
+        // SAFETY: the stream is this context's and lives.
+        let code = unsafe { (synchronize.call)(stream) };
+        self.check(synchronize.name, code)
+    }
+
+    /// Gives a stream up, once what is queued on it has run. The context is current.
+    pub(super) fn destroy_stream(&self, stream: Handle) {
+        // SAFETY: the stream is this context's, and nobody uses it any more.
+        let _ = unsafe { (self.vendor.symbols().stream_destroy.call)(stream) };
+    }
+
+    /// Gives an event up. The context is current.
+    pub(super) fn destroy_event(&self, event: Handle) {
+        // SAFETY: the event is this context's, and nobody uses it any more.
+        let _ = unsafe { (self.vendor.symbols().event_destroy.call)(event) };
+    }
+
+    /// Frees pinned memory, from any thread.
+    pub(super) fn free_host(self: Arc<Context<V>>, block: Handle) {
+        // Where the context is gone, so is the memory.
+        let Ok(_entered) = self.enter_anyway() else { return };
+        // SAFETY: the block was given by this context's `allocate_host`, and this is the only free of it.
+        let _ = unsafe { (self.vendor.symbols().free_host.call)(block.0) };
+    }
+}
+
+/// The time in which a context is current. What was current before is so again afterwards.
+#[derive(Debug)]
+pub(super) struct Entered<'a, V: Vendor> {
+    vendor: &'a V,
+    before: Option<Handle>,
+}
+
+impl<V: Vendor> Entered<'_, V> {
+    /// Leaves the context current.
+    pub(super) fn stay(mut self) {
+        self.before = None;
+    }
+}
+
+impl<V: Vendor> Drop for Entered<'_, V> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // It was current a moment ago. If its owner has destroyed it since, nothing is to be done here.
+            let _ = self.vendor.set_current(before);
+        }
+    }
+}
