@@ -8,7 +8,7 @@
 //! | launch a kernel on arrays that may be spilled | [`Device::prepare`], [`Use`], [`Launch`] |
 //! | bring the arrays of the next launches while earlier ones run | [`Device::launch_queue`], [`LaunchQueue`] |
 //! | keep a pointer for a while | [`Buffer::ensure_resident`], [`Buffer::export`] |
-//! | know what is held | [`Device::memory_info`], [`MemoryInfo`] |
+//! | know what is held, and what comes and goes too often | [`Device::memory_info`], [`MemoryInfo`], [`Device::thrash`] |
 //! | do the same without an async runtime | [`blocking`] |
 //! | try it without a GPU, or make calls fail | [`driver::sim`], [`driver::fault`] |
 //!
@@ -59,7 +59,7 @@ pub use launch::{CopyTo, Launch, Prepare, Run};
 pub use launch_queue::{Flush, LaunchQueue, Push};
 pub use operation::{Operation, Steps};
 pub use options::{HostMemoryKind, Options};
-pub use report::{HolderInfo, MemoryInfo, PeakScope};
+pub use report::{HolderInfo, MemoryInfo, PeakScope, ThrashInfo};
 pub use residency::{Policy, Victims};
 pub use usage::Use;
 pub use view::View;

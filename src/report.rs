@@ -75,6 +75,12 @@ pub struct MemoryInfo {
     pub copied_in_bytes: u64,
     /// Spills and restores that needed no copy.
     pub copies_avoided: u64,
+    /// Times in which the device thrashed; [`Device::thrash`] names the buffers.
+    pub thrash_episodes: u64,
+    /// Trips to the host and back that were thrash, those of dropped buffers included.
+    pub thrash_trips: u64,
+    /// Their bytes, each way.
+    pub thrash_bytes: u64,
     /// Whether live buffers hold more than the budget, since it was lowered and pins stand in the way.
     pub over_budget: bool,
 }
@@ -100,6 +106,9 @@ impl fmt::Display for MemoryInfo {
             if bytes > 0 {
                 write!(f, ", {name} {}", Bytes(bytes))?;
             }
+        }
+        if self.thrash_trips > 0 {
+            write!(f, ", thrash {} in {} trips", Bytes(self.thrash_bytes), self.thrash_trips)?;
         }
         match (self.device_free, self.device_total) {
             (Some(free), Some(total)) => write!(f, ", device {} free of {}", Bytes(free), Bytes(total)),
@@ -140,6 +149,29 @@ pub struct HolderInfo {
 impl fmt::Display for HolderInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.describe(f)
+    }
+}
+
+/// A buffer that was spilled and restored again and again: at least three times in a row, each time back in less than
+/// half of the time for which it had lain unused before, or all of it within four uses of the device. Time is counted
+/// in uses: a launch is one, and so is a read or write by the host. What is spilled by name does not count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct ThrashInfo {
+    /// The buffer's number, as events tell it.
+    pub buffer: u64,
+    /// Its tag.
+    pub tag: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Such trips to the host and back.
+    pub trips: u64,
+}
+
+impl fmt::Display for ThrashInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}, {} trips)", self.tag, Bytes(self.bytes), self.trips)
     }
 }
 
@@ -217,6 +249,9 @@ impl Device {
                 copied_out_bytes: totals.copied_out.0,
                 copied_in_bytes: totals.copied_in.0,
                 copies_avoided: totals.copies_avoided,
+                thrash_episodes: totals.thrash_episodes,
+                thrash_trips: totals.thrash_trips,
+                thrash_bytes: totals.thrash.0,
                 over_budget: state.core.is_over_budget(),
                 ..MemoryInfo::default()
             };
@@ -297,7 +332,7 @@ impl Device {
                 if !counts(stays) {
                     continue;
                 }
-                let tag = record.cell.tag.as_deref().unwrap_or("untagged");
+                let tag = record.cell.tag.as_deref().unwrap_or(Cell::UNTAGGED);
                 let entry = by_tag.entry(tag.to_owned()).or_default();
                 entry.0 += if record.memory { record.bytes.0 } else { 0 };
                 entry.1 += 1;
@@ -321,6 +356,43 @@ impl Device {
         holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.tag.cmp(&b.tag)));
         holders.truncate(most);
         holders
+    }
+
+    /// The buffers that were spilled and restored again and again, those with the most bytes moved first. Dropped ones
+    /// are in the totals of [`memory_info`](Device::memory_info) alone. Cost: one look at every buffer.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tack_residency::{Device, Use};
+    /// let device = Device::options().budget(1 << 20).open("sim")?;
+    /// let there = device.alloc(1 << 20).tag("there").wait()?;
+    /// let back = device.alloc(1 << 20).tag("back").wait()?;
+    /// for _ in 0..3 {
+    ///     for buffer in [&there, &back] {
+    ///         let launch = device.prepare([Use::read_write(buffer)]).wait()?;
+    ///         launch.submit(|run| run.host_kernel(Duration::ZERO, |_| {}))?;
+    ///     }
+    /// }
+    /// let worst = &device.thrash(1)[0];
+    /// assert_eq!((worst.tag.as_str(), worst.bytes, worst.trips), ("there", 1 << 20, 3));
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    pub fn thrash(&self, most: usize) -> Vec<ThrashInfo> {
+        let mut thrash: Vec<ThrashInfo> = self.engine().with_state(|state| {
+            let thrashed = state.core.records().filter(|(_, record)| record.trips.thrash() > 0);
+            thrashed
+                .map(|(_, record)| ThrashInfo {
+                    buffer: record.age,
+                    tag: record.cell.tag.as_deref().unwrap_or(Cell::UNTAGGED).to_owned(),
+                    bytes: record.bytes.0,
+                    trips: record.trips.thrash(),
+                })
+                .collect()
+        });
+        let moved = |info: &ThrashInfo| u128::from(info.bytes) * u128::from(info.trips);
+        thrash.sort_by_key(|info| (std::cmp::Reverse(moved(info)), info.buffer));
+        thrash.truncate(most);
+        thrash
     }
 
     /// Who holds pins: guards and launches with their places, and the tags of what is pinned besides, since a launch

@@ -44,6 +44,9 @@ pub struct Cell {
 }
 
 impl Cell {
+    /// What reports call a buffer without a tag.
+    pub const UNTAGGED: &str = "untagged";
+
     /// A resident buffer with one handle.
     pub fn new(owner: Arc<Owner>, ptr: DevicePtr, bytes: u64, stamp: u64) -> Cell {
         Cell {

@@ -49,7 +49,7 @@ impl Engine {
     }
 
     fn decide(&self) {
-        let (ringing, retired, steps) = {
+        let (ringing, retired, steps, episode) = {
             let mut state = lock(&self.state);
             self.settle(&mut state);
             loop {
@@ -73,13 +73,25 @@ impl Engine {
                 self.flags.put(Flags::TRACK, false);
             }
             let steps: Vec<_> = state.core.drain_steps().collect();
-            (std::mem::take(&mut state.ringing), std::mem::take(&mut state.retired), steps)
+            let episode = state.core.take_episode().map(|episode| {
+                let record = state.core.record(episode.slot);
+                (episode, record.and_then(|record| record.cell.tag.clone()))
+            });
+            (std::mem::take(&mut state.ringing), std::mem::take(&mut state.retired), steps, episode)
         };
         for step in steps {
             tracing::debug!(
                 target: "tack_residency",
                 device = %self.settings.name, buffer = step.age, bytes = step.bytes, step = ?step.step,
                 "state change"
+            );
+        }
+        if let Some((episode, tag)) = episode {
+            tracing::warn!(
+                target: "tack_residency",
+                device = %self.settings.name, buffer = episode.age, tag = tag.as_deref().unwrap_or(Cell::UNTAGGED),
+                bytes = episode.bytes.0, trips = episode.trips,
+                "thrash"
             );
         }
         drop(retired);

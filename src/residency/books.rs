@@ -22,6 +22,12 @@ pub struct Totals {
     pub copied_out: Bytes,
     /// Bytes that restores copied to the device.
     pub copied_in: Bytes,
+    /// Episodes of thrash.
+    pub thrash_episodes: u64,
+    /// Trips to the host and back that were thrash.
+    pub thrash_trips: u64,
+    /// Their bytes, each way.
+    pub thrash: Bytes,
 }
 
 /// What is held, decided and now.
@@ -122,6 +128,13 @@ impl Books {
         } else {
             self.totals.copies_avoided = self.totals.copies_avoided.saturating_add(1);
         }
+    }
+
+    /// Trips of a buffer to the host and back were thrash.
+    pub fn thrashed(&mut self, bytes: Bytes, trips: u64, begins: bool) {
+        self.totals.thrash_episodes = self.totals.thrash_episodes.saturating_add(u64::from(begins));
+        self.totals.thrash_trips = self.totals.thrash_trips.saturating_add(trips);
+        self.totals.thrash = self.totals.thrash.plus(Bytes(bytes.0.saturating_mul(trips)));
     }
 
     /// A buffer was dropped while spilled.

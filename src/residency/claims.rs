@@ -12,9 +12,12 @@ impl<C: WordCell + Clone> Core<C> {
         let Some(record) = self.records.get_mut(slot) else { return };
         record.claimed = Some(Claim { request, grant: None, serial, copied: false });
         record.present = false;
-        self.books.decided = self.books.decided.minus(record.bytes);
-        if request.is_some() {
-            self.claimed = self.claimed.plus(record.bytes);
+        record.trips.stay();
+        let bytes = record.bytes;
+        self.books.decided = self.books.decided.minus(bytes);
+        if let Some(id) = request {
+            self.claimed = self.claimed.plus(bytes);
+            self.leaves_for(slot, id);
         }
         self.claims.insert(serial, slot);
         self.try_release(slot);
@@ -23,6 +26,10 @@ impl<C: WordCell + Clone> Core<C> {
     /// As [`claim`](Core::claim), for a grant that the driver refused: it fails if the buffer cannot be copied out.
     pub(super) fn claim_for_grant(&mut self, slot: Slot, serial: u64) {
         self.claim(slot, None);
+        let grant = self.grants.iter().find(|grant| grant.serial == serial);
+        if let Some(id) = grant.and_then(|grant| self.asker(grant)) {
+            self.leaves_for(slot, id);
+        }
         if let Some(claim) = self.records.get_mut(slot).and_then(|record| record.claimed.as_mut()) {
             claim.grant = Some(serial);
         }
@@ -50,6 +57,7 @@ impl<C: WordCell + Clone> Core<C> {
         let Some(record) = self.records.get_mut(slot) else { return };
         let Some(claim) = record.claimed.take() else { return };
         record.present = true;
+        record.trips.stay();
         let closed = record.ops > 0;
         record.cell.set(|word| word.with_closed(closed));
         let bytes = record.bytes;

@@ -8,6 +8,7 @@ use super::{
     record::{HostCopy, Place},
     requests::Requests,
     state::Steps,
+    thrash::Thrash,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -67,6 +68,7 @@ pub struct Core<C> {
     pub(super) claims: BTreeMap<u64, Slot>,
     pub(super) decisions: VecDeque<Decision<C>>,
     pub(super) steps: Steps,
+    pub(super) thrash: Thrash,
     pub(super) policy: Policy,
     pub(super) spills: bool,
     pub(super) victims: Victims,
@@ -105,6 +107,7 @@ impl<C: WordCell + Clone> Core<C> {
             claims: BTreeMap::new(),
             decisions: VecDeque::new(),
             steps: Steps::default(),
+            thrash: Thrash::default(),
             policy,
             spills: true,
             victims: Victims::default(),

@@ -53,6 +53,7 @@ impl<C: WordCell + Clone> Core<C> {
         let Some(record) = self.records.get_mut(slot) else { return };
         if !std::mem::take(&mut record.unborn) {
             self.books.restored(record.bytes, copied);
+            self.came_back(slot);
         }
     }
 
@@ -270,6 +271,7 @@ impl<C: WordCell + Clone> Core<C> {
         }
         record.memory = false;
         record.present = false;
+        record.trips.unask();
         let (cell, bytes) = (record.cell.clone(), record.bytes);
         self.books.give_up(bytes);
         self.books.decided = self.books.decided.minus(bytes);
@@ -279,6 +281,7 @@ impl<C: WordCell + Clone> Core<C> {
     pub(super) fn not_coming(&mut self, slot: Slot) {
         let Some(record) = self.records.get_mut(slot) else { return };
         record.coming = false;
+        record.trips.unask();
         if record.present {
             record.present = false;
             self.books.decided = self.books.decided.minus(record.bytes);

@@ -17,6 +17,7 @@ mod requests;
 mod room;
 mod state;
 mod table;
+mod thrash;
 mod word;
 mod write_back;
 

@@ -1,6 +1,6 @@
 //! What is known of one buffer beside its word. Changed under the engine's lock only.
 
-use super::{Bytes, RequestId};
+use super::{Bytes, RequestId, thrash::Trips};
 
 /// Where a buffer stands with the search for victims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +73,8 @@ pub struct Record<C> {
     pub spill_waiters: Vec<RequestId>,
     /// Where it stands with the search for victims.
     pub place: Place,
+    /// Its trips to the host and back.
+    pub trips: Trips,
     /// Its last handle is gone.
     pub dropped: bool,
     /// And every request asked for before that has been admitted: it is out of the decided book.
@@ -121,6 +123,7 @@ impl<C> Record<C> {
             waiters: Vec::new(),
             spill_waiters: Vec::new(),
             place: Place::Off,
+            trips: Trips::default(),
             dropped: false,
             departed: false,
             settled: false,

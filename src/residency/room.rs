@@ -174,6 +174,7 @@ impl<C: WordCell + Clone> Core<C> {
         if phase != Phase::Spilled {
             return false;
         }
+        record.trips.ask(stamp);
         let holder = record.room;
         if want.kept {
             // Victims are taken in the order that they would be with nothing taken ahead of time: it has its place there.

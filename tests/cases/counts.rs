@@ -291,6 +291,26 @@ fn a_buffer_was_spilled_once_and_then_left_the_list_of_candidates() {
 }
 
 #[test]
+fn rounds_of_spill_and_restore_in_a_moment_over_and_over_showed_in_no_report() {
+    for clock in CLOCKS {
+        let bench = Bench::tight(clock, 1);
+        let (a, b) = (bench.buffer(1), bench.buffer(2));
+        assert_eq!((bench.info().thrash_trips, bench.device.thrash(1)), (0, vec![]));
+        for _ in 0..3 {
+            bench.increment(&bench.device.queue(), &a);
+            bench.increment(&bench.device.queue(), &b);
+        }
+        let named = bench.device.thrash(8);
+        let tags: Vec<_> = named.iter().map(|info| (info.tag.as_str(), info.bytes, info.trips)).collect();
+        assert_eq!(tags, [("buffer 1", UNIT, 3), ("buffer 2", UNIT, 3)], "{clock:?}");
+        let info = bench.info();
+        assert_eq!((info.thrash_episodes, info.thrash_trips, info.thrash_bytes), (1, 6, 6 * UNIT));
+        assert_bytes("a", &a, &pattern(1).iter().map(|byte| byte.wrapping_add(3)).collect::<Vec<_>>());
+        bench.check();
+    }
+}
+
+#[test]
 fn sizes_that_add_up_beyond_all_numbers_unbalanced_the_books() {
     for contents in [Contents::Held, Contents::NotHeld] {
         let bench = Bench::new(config(Clock::Computed, 64).with_contents(contents), Device::options());
