@@ -318,12 +318,14 @@ impl Shared {
         }
         let engine = self.device.engine();
         let wants = usage::wants(&used, true);
-        {
+        let request = {
             let mut state = lock(&self.state);
             let request = engine.ask_kept(wants, &self.event);
             state.add(Entry { request, uses, work, is_launch });
-        }
+            request
+        };
         engine.change(|_| ());
+        engine.note_wait(request);
         Ok(())
     }
 

@@ -2,11 +2,11 @@
 
 use crate::{
     device::Device,
-    driver::HostKind,
+    driver::{Busy, HostKind, Share},
     engine::Cell,
     residency::{Bytes, HostCopy, Phase, Record, WordCell},
 };
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 /// A device's memory at one moment. All figures but counts are in bytes, and those of buffers are what the driver takes
 /// for them: lengths rounded up to its granularity.
@@ -75,6 +75,12 @@ pub struct MemoryInfo {
     pub copied_in_bytes: u64,
     /// Spills and restores that needed no copy.
     pub copies_avoided: u64,
+    /// How long requests waited for room, from when they were asked until they were done, failed or were given up.
+    /// Those that waited at the same time count each, launches taken ahead of time included; what is done at once, as
+    /// every launch whose buffers are resident, counts nothing.
+    pub waited: Duration,
+    /// How long kernels and copies ran, and at the same time, if the driver can say.
+    pub busy: Option<Busy>,
     /// Times in which the device thrashed; [`Device::thrash`] names the buffers.
     pub thrash_episodes: u64,
     /// Trips to the host and back that were thrash, those of dropped buffers included.
@@ -106,6 +112,10 @@ impl fmt::Display for MemoryInfo {
             if bytes > 0 {
                 write!(f, ", {name} {}", Bytes(bytes))?;
             }
+        }
+        if self.spills > 0 {
+            let hidden = Share(self.busy.and_then(|busy| busy.hidden()));
+            write!(f, ", hidden {hidden}, waited {:.1?}", self.waited)?;
         }
         if self.thrash_trips > 0 {
             write!(f, ", thrash {} in {} trips", Bytes(self.thrash_bytes), self.thrash_trips)?;
@@ -221,6 +231,7 @@ impl Device {
     pub fn memory_info(&self) -> MemoryInfo {
         let engine = self.engine();
         let driver = engine.driver.memory();
+        let (busy, waited) = (engine.driver.busy(), engine.waited());
         let host = engine.host().held();
         let pinned_kind = engine.host().kind() == HostKind::Pinned;
         engine.with_state(|state| {
@@ -249,6 +260,8 @@ impl Device {
                 copied_out_bytes: totals.copied_out.0,
                 copied_in_bytes: totals.copied_in.0,
                 copies_avoided: totals.copies_avoided,
+                waited,
+                busy,
                 thrash_episodes: totals.thrash_episodes,
                 thrash_trips: totals.thrash_trips,
                 thrash_bytes: totals.thrash.0,
@@ -363,7 +376,7 @@ impl Device {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use tack_residency::{Device, Use};
+    /// # use tack_residency::{Device, ThrashInfo, Use};
     /// let device = Device::options().budget(1 << 20).open("sim")?;
     /// let there = device.alloc(1 << 20).tag("there").wait()?;
     /// let back = device.alloc(1 << 20).tag("back").wait()?;
@@ -373,7 +386,7 @@ impl Device {
     ///         launch.submit(|run| run.host_kernel(Duration::ZERO, |_| {}))?;
     ///     }
     /// }
-    /// let worst = &device.thrash(1)[0];
+    /// let worst: &ThrashInfo = &device.thrash(1)[0];
     /// assert_eq!((worst.tag.as_str(), worst.bytes, worst.trips), ("there", 1 << 20, 3));
     /// # Ok::<(), tack_residency::Error>(())
     /// ```

@@ -6,7 +6,7 @@ use crate::{
 };
 use serde::Serialize;
 use std::time::Duration;
-use tack_residency::Policy;
+use tack_residency::{Policy, driver::Busy};
 
 /// One run in figures. Those that the device keeps no record of are none.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -35,10 +35,8 @@ pub struct Row {
 impl Row {
     pub fn new(run: &Run, unlimited: &Run) -> Row {
         let memory = &run.memory;
-        let busy = run.record.as_ref().map(|record| record.busy);
-        let seconds = |time: fn(&tack_residency::driver::sim::Busy) -> Duration| {
-            busy.as_ref().map(|busy| time(busy).as_secs_f64())
-        };
+        let busy = memory.busy;
+        let seconds = |time: fn(&Busy) -> Duration| busy.as_ref().map(|busy| time(busy).as_secs_f64());
         Row {
             budget_bytes: run.budget,
             seconds: run.seconds(),
@@ -52,8 +50,7 @@ impl Row {
             kernel_seconds: seconds(|busy| busy.compute),
             copy_out_seconds: seconds(|busy| busy.copy_out),
             copy_in_seconds: seconds(|busy| busy.copy_in),
-            hidden: busy
-                .and_then(|busy| ratio(busy.copy_while_compute.as_secs_f64(), busy.copy.as_secs_f64())),
+            hidden: busy.and_then(|busy| busy.hidden()),
             stall_seconds: run.record.as_ref().map(|record| record.stalls.total.as_secs_f64()),
             copies_avoided: memory.copies_avoided,
             peak_bytes: memory.peak,

@@ -9,10 +9,7 @@ use crate::{
 };
 use futures::FutureExt;
 use std::time::Duration;
-use tack_residency::{
-    Device, MemoryInfo, Result,
-    driver::sim::{Busy, Span},
-};
+use tack_residency::{Device, MemoryInfo, Result, driver::sim::Span};
 
 /// What one run leaves.
 #[derive(Clone, Debug)]
@@ -33,7 +30,6 @@ pub struct Run {
 /// What a simulated device did, and when.
 #[derive(Clone, Debug)]
 pub struct Record {
-    pub busy: Busy,
     pub spans: Vec<Span>,
     pub stalls: Stalls,
 }
@@ -91,7 +87,7 @@ async fn play(
     let record = sim.map(|sim| {
         let spans = sim.spans();
         let stalls = Stalls::find(&spans, |address| shared.buffer_at(address));
-        Record { busy: sim.busy(), spans, stalls }
+        Record { spans, stalls }
     });
     let memory = device.memory_info();
     let digest = if holds { Some(sum_up(player, program, shared).await.map_err(after)?) } else { None };

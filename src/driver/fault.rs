@@ -7,7 +7,7 @@ mod plan;
 pub use plan::{Call, Effect, Step};
 
 use super::{
-    Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKernel, HostMemory,
+    Busy, Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKernel, HostMemory,
     HostRange, QueueId, QueueRole, Result, sim::Sim,
 };
 use plan::Plan;
@@ -151,6 +151,10 @@ impl Driver for Fault {
 
     fn memory(&self) -> DriverMemory {
         self.inner.memory()
+    }
+
+    fn busy(&self) -> Option<Busy> {
+        self.inner.busy()
     }
 
     fn create_queue(&self, role: QueueRole) -> Result<QueueId> {

@@ -3,6 +3,7 @@
 //! A driver knows nothing of residency. It never waits for the device, and it is the only layer with `unsafe`.
 
 mod aligned;
+mod busy;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -14,6 +15,8 @@ mod host;
 mod kernel;
 pub mod sim;
 
+pub use busy::Busy;
+pub(crate) use busy::Share;
 pub use error::{DriverError, DriverErrorKind, Result};
 pub use host::{HostKind, HostMemory, HostRange};
 pub use kernel::{Arg, ArgAccess, HostKernel};
@@ -224,6 +227,21 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
 
     /// What the driver says of the device's memory now.
     fn memory(&self) -> DriverMemory;
+
+    /// How long the device's engines were busy, if the driver can say.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, driver::{Driver, sim::{Config, Sim}}};
+    /// let driver = Sim::open(Config::profile("pcie4")?)?;
+    /// let device = Device::options().open_driver("sim:pcie4", driver.clone())?;
+    /// device.alloc(1 << 20).wait()?.spill().wait()?;
+    /// let busy = driver.busy().expect("a simulated device can tell");
+    /// assert!(busy.copy_out > busy.copy_in);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    fn busy(&self) -> Option<Busy> {
+        None
+    }
 
     /// Makes a further queue.
     fn create_queue(&self, role: QueueRole) -> Result<QueueId>;

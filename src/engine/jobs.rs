@@ -112,11 +112,7 @@ impl Engine {
                 let range = state.core.record(slot).and_then(|record| record.cell.replace_host(None));
                 self.give_back_host(range);
             }
-            Decision::Wake(id) => {
-                if let Some(bell) = state.bells.get(&id) {
-                    state.ringing.push(bell.clone());
-                }
-            }
+            Decision::Wake(id) => state.ring(id),
         }
     }
 

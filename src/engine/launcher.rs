@@ -91,7 +91,7 @@ impl Engine {
     pub fn ask_kept(&self, wants: Vec<Want>, bell: &Arc<Event>) -> RequestId {
         let mut state = lock(&self.state);
         let id = state.core.ask(Ask::Uses(wants), self.stamp());
-        state.bells.insert(id, bell.clone());
+        state.add_bell(id, bell);
         if state.lost.is_some() {
             state.core.fail(id, Failure::Lost);
         }
@@ -106,7 +106,7 @@ impl Engine {
 
     /// The launch that asked has ended, or is taken back.
     pub fn unbell(&self, id: RequestId) {
-        lock(&self.state).bells.remove(&id);
+        lock(&self.state).remove_bell(id);
     }
 
     /// How a request has ended, if it has; looks alone.

@@ -103,6 +103,8 @@ pub struct Engine {
     bell: Arc<Event>,
     activity: AtomicU64,
     jobs: AtomicU64,
+    /// How long requests have waited for room, in nanoseconds.
+    waited: AtomicU64,
     in_hook: AtomicBool,
     launchers: Mutex<Vec<std::sync::Weak<dyn Launcher>>>,
     has_launchers: AtomicBool,
@@ -142,6 +144,7 @@ impl Engine {
             bell: Arc::new(Event::new()),
             activity: AtomicU64::new(0),
             jobs: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
             in_hook: AtomicBool::new(false),
             launchers: Mutex::new(Vec::new()),
             has_launchers: AtomicBool::new(false),

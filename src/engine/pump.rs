@@ -49,7 +49,7 @@ impl Engine {
     }
 
     fn decide(&self) {
-        let (ringing, retired, steps, episode) = {
+        let (ringing, retired, waits, steps, episode) = {
             let mut state = lock(&self.state);
             self.settle(&mut state);
             loop {
@@ -77,8 +77,10 @@ impl Engine {
                 let record = state.core.record(episode.slot);
                 (episode, record.and_then(|record| record.cell.tag.clone()))
             });
-            (std::mem::take(&mut state.ringing), std::mem::take(&mut state.retired), steps, episode)
+            let waits = std::mem::take(&mut state.waits);
+            (std::mem::take(&mut state.ringing), std::mem::take(&mut state.retired), waits, steps, episode)
         };
+        self.add_waits(&waits);
         for step in steps {
             tracing::debug!(
                 target: "tack_residency",

@@ -47,6 +47,14 @@ pub struct Holder {
     pub tag: Option<Arc<str>>,
 }
 
+/// What is rung for a request.
+#[derive(Debug)]
+pub(super) struct Bell {
+    pub(super) event: Arc<Event>,
+    /// Since when it waits for room, if it does.
+    pub(super) waits_since: Option<Duration>,
+}
+
 /// A job that waits for launches being queued.
 #[derive(Debug)]
 pub(super) struct Settling {
@@ -69,7 +77,9 @@ pub struct State {
     pub(super) specs: BTreeMap<RequestId, Spec>,
     /// New buffers not yet taken by who asked.
     pub(super) fresh: BTreeMap<RequestId, Arc<Cell>>,
-    pub(super) bells: BTreeMap<RequestId, Arc<Event>>,
+    pub(super) bells: BTreeMap<RequestId, Bell>,
+    /// Waits for room that have ended, by when they began, and are not added up yet.
+    pub(super) waits: Vec<Duration>,
     /// What follows when a queue has done a number.
     pub(super) due: BTreeMap<(usize, u64, u64), Due>,
     /// Jobs that wait for launches being queued.
@@ -106,6 +116,7 @@ impl State {
             specs: BTreeMap::new(),
             fresh: BTreeMap::new(),
             bells: BTreeMap::new(),
+            waits: Vec::new(),
             due: BTreeMap::new(),
             settling: VecDeque::new(),
             deferred: VecDeque::new(),
@@ -121,6 +132,26 @@ impl State {
             next: 0,
             #[cfg(debug_assertions)]
             unchecked: 0,
+        }
+    }
+
+    /// Rings for a request from now on.
+    pub(super) fn add_bell(&mut self, id: RequestId, event: &Arc<Event>) {
+        self.bells.insert(id, Bell { event: event.clone(), waits_since: None });
+    }
+
+    /// Rings for a request no more.
+    pub(super) fn remove_bell(&mut self, id: RequestId) {
+        let bell = self.bells.remove(&id);
+        self.waits.extend(bell.and_then(|bell| bell.waits_since));
+    }
+
+    /// Rings for a request; its wait is over if it has ended.
+    pub(super) fn ring(&mut self, id: RequestId) {
+        let Some(bell) = self.bells.get_mut(&id) else { return };
+        self.ringing.push(bell.event.clone());
+        if self.core.request(id).is_none_or(|request| !request.is_waiting()) {
+            self.waits.extend(bell.waits_since.take());
         }
     }
 

@@ -127,13 +127,14 @@ impl Wait {
             if let Some(spec) = spec {
                 state.specs.insert(id, spec);
             }
-            state.bells.insert(id, bell.clone());
+            state.add_bell(id, &bell);
             if state.lost.is_some() {
                 state.core.fail(id, Failure::Lost);
             }
             id
         };
         owner.engine.pump();
+        owner.engine.note_wait(id);
         Wait { owner: owner.clone(), id, bell, watch: Watch::default(), taken: false }
     }
 
@@ -170,7 +171,7 @@ impl Wait {
     }
 
     fn forget_in(&self, state: &mut super::state::State) {
-        state.bells.remove(&self.id);
+        state.remove_bell(self.id);
         state.deadlines.remove(&self.id);
         state.specs.remove(&self.id);
     }
@@ -294,6 +295,39 @@ impl Engine {
         let held: u64 = mine().map(|holder| holder.bytes).sum();
         let pinned = state.core.records().filter(|(_, record)| record.cell.load().pins() > 0);
         first == id || pinned.map(|(_, record)| record.cell.bytes).sum::<u64>() <= held
+    }
+
+    /// A request that has not ended where it was asked waits for room from now on.
+    pub fn note_wait(&self, id: RequestId) {
+        let waits = |state: &super::state::State| {
+            let request = state.core.request(id).filter(|request| request.is_waiting());
+            request.is_some_and(|request| matches!(request.ask, Ask::Uses(_) | Ask::Fresh(_) | Ask::Room(_)))
+        };
+        if !waits(&lock(&self.state)) {
+            return;
+        }
+        let now = self.driver.now();
+        let state = &mut *lock(&self.state);
+        if waits(state)
+            && let Some(bell) = state.bells.get_mut(&id)
+        {
+            bell.waits_since = Some(now);
+        }
+    }
+
+    /// How long requests have waited for room, those that still do left out.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
+    }
+
+    /// Adds waits up that are over, by when they began.
+    pub(super) fn add_waits(&self, began: &[Duration]) {
+        if began.is_empty() {
+            return;
+        }
+        let now = self.driver.now();
+        let waited: Duration = began.iter().map(|began| now.saturating_sub(*began)).sum();
+        self.waited.fetch_add(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// A launch's work is queued, and what it overwrites whole is what it wrote. Called before the launch's number is

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 use tack_residency::driver::{
-    Caps, DevicePtr, Driver, DriverMemory, Fence, HostKernel, HostMemory, HostRange, QueueId, QueueRole,
-    Result,
+    Busy, Caps, DevicePtr, Driver, DriverMemory, Fence, HostKernel, HostMemory, HostRange, QueueId,
+    QueueRole, Result,
 };
 
 #[derive(Debug)]
@@ -48,6 +48,10 @@ impl Driver for Recorder {
 
     fn memory(&self) -> DriverMemory {
         self.inner.memory()
+    }
+
+    fn busy(&self) -> Option<Busy> {
+        self.inner.busy()
     }
 
     fn create_queue(&self, role: QueueRole) -> Result<QueueId> {

@@ -1,5 +1,6 @@
-//! How long each engine of a simulated device was busy, alone and at the same time as others, and what ran when.
+//! What ran when on a simulated device, and for how long each engine was busy.
 
+use crate::driver::Busy;
 use std::time::Duration;
 
 /// What an engine of the device does.
@@ -17,40 +18,6 @@ impl Lane {
     pub(super) fn index(self) -> usize {
         self as usize
     }
-}
-
-/// Time for which a device's engines were at work since it was opened.
-///
-/// Two kernels at the same time count once.
-///
-/// ```
-/// use tack_residency::driver::{Driver, QueueRole, sim::{Busy, Config, Sim}};
-/// use std::time::Duration;
-///
-/// let device = Sim::open(Config::profile("pcie4")?)?;
-/// let queue = device.create_queue(QueueRole::Compute)?;
-/// let kernel = tack_residency::driver::HostKernel::new(Duration::from_millis(1), |_| ());
-/// device.launch_host(queue, kernel)?;
-/// while device.advance() {}
-/// let busy: Busy = device.busy();
-/// assert_eq!((busy.compute, busy.copy), (Duration::from_millis(1), Duration::ZERO));
-/// # Ok::<(), tack_residency::driver::DriverError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Busy {
-    /// Some copy out ran.
-    pub copy_out: Duration,
-    /// Some copy in ran.
-    pub copy_in: Duration,
-    /// Some kernel, or copy or fill within the device, ran.
-    pub compute: Duration,
-    /// A copy ran in one direction at least.
-    pub copy: Duration,
-    /// Copies ran in both directions.
-    pub both_ways: Duration,
-    /// A copy ran, and a kernel ran at the same time: this much of `copy` was hidden.
-    pub copy_while_compute: Duration,
 }
 
 /// One piece of work that a device did.

@@ -90,14 +90,14 @@ pub enum Trace {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tack_residency::{Device, driver::sim::{Clock, Config, Link, Sim}};
+/// use tack_residency::{Device, driver::{Driver, sim::{Clock, Config, Link, Sim}}};
 ///
 /// let link = Link { pinned_bandwidth: Some(1_000_000_000), call: Duration::from_micros(10), ..Link::default() };
 /// let config = Config::new().with_clock(Clock::Computed).with_outward(link).with_inward(link);
 /// let driver = Sim::open(config)?;
 /// let device = Device::options().open_driver("sim", driver.clone())?;
 /// device.alloc(1_000_000).wait()?.spill().wait()?;
-/// assert_eq!(driver.busy().copy_out, Duration::from_micros(1010));
+/// assert_eq!(driver.busy().expect("it can tell").copy_out, Duration::from_micros(1010));
 /// # Ok::<(), tack_residency::Error>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

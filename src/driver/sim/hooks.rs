@@ -1,6 +1,6 @@
 //! What tests and reports may ask of a simulated device, and what tests may do to it.
 
-use super::{Busy, Sim, Span, submit::invalid};
+use super::{Sim, Span, submit::invalid};
 use crate::driver::{DevicePtr, DriverError, DriverErrorKind, QueueId, Result};
 use std::sync::atomic::Ordering;
 
@@ -9,22 +9,6 @@ const FREED: u8 = 0xDD;
 
 /// Reports.
 impl Sim {
-    /// How long each engine was busy so far, alone and at the same time as others.
-    ///
-    /// ```
-    /// # use tack_residency::{Device, driver::sim::{Config, Sim}};
-    /// let driver = Sim::open(Config::profile("pcie4")?)?;
-    /// let device = Device::options().open_driver("sim:pcie4", driver.clone())?;
-    /// device.alloc(1 << 20).wait()?.spill().wait()?;
-    /// assert!(driver.busy().copy_out > driver.busy().copy_in);
-    /// # Ok::<(), tack_residency::Error>(())
-    /// ```
-    pub fn busy(&self) -> Busy {
-        let mut turn = self.shared.turn();
-        let at = turn.time();
-        turn.meter.busy(at)
-    }
-
     /// What ran when, in the order in which it ended. Empty unless the configuration asks for it.
     ///
     /// ```

@@ -22,11 +22,11 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-pub use busy::{Busy, Lane, Span};
+pub use busy::{Lane, Span};
 pub use config::{Clock, Config, Contents, Link, Pinning, PinningWaits, Pool, Trace};
 
 use super::{
-    Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKernel, HostKind,
+    Busy, Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKernel, HostKind,
     HostMemory, HostRange, QueueId, QueueRole, Result,
 };
 use fences::Early;
@@ -171,6 +171,12 @@ impl Driver for Sim {
         let total = self.shared.config.capacity;
         let free = turn.reserve.unreserved().min(total.saturating_sub(turn.reserve.in_use()));
         DriverMemory { free: Some(free), total: Some(total), cached: turn.reserve.cached() }
+    }
+
+    fn busy(&self) -> Option<Busy> {
+        let mut turn = self.shared.turn();
+        let at = turn.time();
+        Some(turn.meter.busy(at))
     }
 
     fn create_queue(&self, _role: QueueRole) -> Result<QueueId> {
