@@ -34,7 +34,7 @@ usage: replay [TRACE] [OPTIONS]
   --help               print this
 
 Seconds are the device's own. Hidden is the part of the copies' time in which a kernel ran beside them; a stall is
-time in which no kernel ran, some copy did, and launches were left.
+time in which copies ran and no kernel did, since the next launch waited for a buffer to come or to make room.
 Exit status: 0 if the digests agree, 1 if not, 2 if nothing could be replayed.
 ";
 

@@ -4,7 +4,7 @@ use crate::{
     options::Options,
     player::{Ahead, Facade, Player, Shared},
     program::{Program, Step},
-    stalls::Stalls,
+    stalls::{Needs, Piece, Stalls},
     target::Target,
 };
 use futures::FutureExt;
@@ -86,7 +86,9 @@ async fn play(
     let sim = Target::sim(device);
     let record = sim.map(|sim| {
         let spans = sim.spans();
-        let stalls = Stalls::find(&spans, |address| shared.buffer_at(address));
+        let stalls = Stalls::find(spans.iter().map(Piece::from), &Needs::all(program), |address| {
+            shared.buffer_at(address)
+        });
         Record { spans, stalls }
     });
     let memory = device.memory_info();

@@ -115,7 +115,7 @@ fn write_stalls(out: &mut dyn Write, run: &Run, program: &Program) -> io::Result
     let seconds = |time: Duration| Seconds(time.as_secs_f64());
     writeln!(
         out,
-        "\nstalls at {}: {} in {} gaps; copies ran out alone {}, in alone {}, both ways {}; idle without copies {}",
+        "\nstalls at {}: {} in {} gaps; copies ran out alone {}, in alone {}, both ways {}; idle otherwise {}",
         Budget(run.budget),
         seconds(stalls.total),
         stalls.gaps.len(),
