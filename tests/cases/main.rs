@@ -7,6 +7,7 @@ mod bytes;
 mod calls;
 mod counts;
 mod deadlock;
+mod overlap;
 mod pressure;
 mod recorder;
 mod reuse;
