@@ -205,6 +205,8 @@ impl Engine {
 
     /// Does what is due, and fails what is too late.
     fn follow_up(&self) -> bool {
+        // The driver's clock may stand behind a kernel's body, and that behind the state lock.
+        let now = self.driver.now();
         let mut state = lock(&self.state);
         let mut any = false;
         for queue in self.queues() {
@@ -222,14 +224,14 @@ impl Engine {
             }
         }
         any |= state.settling.iter().any(|waiting| self.is_settled(&waiting.begun));
-        any | self.fail_late(&mut state)
+        any | self.fail_late(&mut state, now)
     }
 
     /// Tries the frees again that the driver refused, if it is time for that; true if any are. That is nothing new by
     /// itself.
     fn retry_frees(&self) -> bool {
-        let mut state = lock(&self.state);
         let now = self.driver.now();
+        let mut state = lock(&self.state);
         if now < state.retry_at && !self.driver.caps().computed_clock {
             return false;
         }
@@ -260,8 +262,7 @@ impl Engine {
     }
 
     /// Rings the alarms whose time has come; fails requests whose time is over, and one that nothing but pins has kept waiting for too long.
-    fn fail_late(&self, state: &mut State) -> bool {
-        let now = self.driver.now();
+    fn fail_late(&self, state: &mut State, now: Duration) -> bool {
         let mut any = false;
         while let Some(alarm) = state.alarms.first_entry().filter(|alarm| alarm.key().0 <= now) {
             let event = alarm.remove();
@@ -303,15 +304,16 @@ impl Engine {
 
     /// How far computed time moves when nothing else does: to the next deadline, or to where a wait is a stall.
     pub(crate) fn next_pause(&self) -> Option<Duration> {
-        let next = lock(&self.state).next_deadline().map(|at| at.saturating_sub(self.driver.now()));
+        let now = self.driver.now();
+        let next = lock(&self.state).next_deadline().map(|at| at.saturating_sub(now));
         let stall = self.settings.stall_after;
         next.map_or(stall, |next| next.min(stall)).checked_add(Duration::from_nanos(1))
     }
 
     /// How long the device's thread may rest before something has to be looked at again.
     pub(crate) fn patience(&self) -> Duration {
-        let state = lock(&self.state);
         let now = self.driver.now();
+        let state = lock(&self.state);
         let deadline = state.next_deadline();
         let stall = state.stalled.map(|(_, since)| since.saturating_add(self.settings.stall_after));
         let look = (state.core.gate_is_up() && stall.is_none()).then_some(now + Duration::from_millis(1));
