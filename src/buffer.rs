@@ -44,6 +44,12 @@ impl Buffer {
         Buffer { cell }
     }
 
+    /// Another handle of a buffer that has one.
+    pub(crate) fn another(cell: &Arc<Cell>) -> Buffer {
+        cell.add_handle();
+        Buffer { cell: cell.clone() }
+    }
+
     #[inline]
     pub(crate) fn cell(&self) -> &Arc<Cell> {
         &self.cell
@@ -299,8 +305,7 @@ impl Buffer {
 
 impl Clone for Buffer {
     fn clone(&self) -> Buffer {
-        self.cell.add_handle();
-        Buffer { cell: self.cell.clone() }
+        Buffer::another(&self.cell)
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -289,12 +289,17 @@ impl LaunchQueue {
     }
 
     /// Waits until no more than `keep` wait.
-    fn poll(&mut self, wait: &mut LaunchWait, cx: &mut Context<'_>, keep: Keep) -> Poll<Result<()>> {
+    fn poll(
+        &mut self,
+        wait: &mut LaunchWait,
+        cx: &mut Context<'_>,
+        patience: Option<Duration>,
+        name: &str,
+        keep: Keep,
+    ) -> Poll<Result<()>> {
         let shared = &self.shared;
-        wait.poll(shared.device.engine(), &shared.event, cx, || {
-            if let Some(id) = shared.front() {
-                shared.device.engine().run_hook_for(id);
-            }
+        let ended = ready!(wait.poll(shared.device.owner(), &shared.event, cx, patience, || {
+            shared.device.engine().run_hook_of_launches();
             let mut state = lock(&shared.state);
             match state.errors.pop_front() {
                 Some(error) => Some(Err(error)),
@@ -306,12 +311,16 @@ impl LaunchQueue {
                     is_over.then_some(Ok(()))
                 }
             }
-        })
+        }));
+        let late = |failure| Error::from_failure(&shared.device, name, failure);
+        Poll::Ready(ended.map_err(late).and_then(|outcome| outcome))
     }
 }
 
 impl Shared {
-    fn ask(&self, uses: Vec<Kept>, work: Option<Work>, is_launch: bool) -> Result<()> {
+    fn ask(&self, mut uses: Vec<Kept>, work: Option<Work>, is_launch: bool) -> Result<()> {
+        // Until the launch keeps them. Dropped with no lock held.
+        let _handles: Vec<_> = uses.iter_mut().filter_map(Kept::let_go).collect();
         let used: Vec<Use<'_>> = uses.iter().map(Use::from).collect();
         if used.iter().any(|used| !self.device.is_of(used.cell())) {
             return Err(Error::misuse("a buffer of another device: copy it over first").on(&self.device));
@@ -337,7 +346,7 @@ impl Shared {
     fn take_ended(&self) -> Option<(Entry, Result<()>)> {
         let engine = self.device.engine();
         let mut state = lock(&self.state);
-        let ended = engine.ended(state.entries.front()?.request)?;
+        let ended = engine.take_up(state.entries.front()?.request)?;
         let entry = state.begin()?;
         Some((entry, ended.map_err(|failure| Error::from_failure(&self.device, "push", failure))))
     }
@@ -364,7 +373,7 @@ impl Launcher for Shared {
     fn run_ready(&self) -> bool {
         let engine = self.device.engine();
         let mut any = false;
-        while self.front().is_some_and(|id| engine.ended(id).is_some()) {
+        while self.front().is_some_and(|id| engine.has_ended(id)) {
             // Whoever has the turn looks again after giving it up.
             let Ok(turn) = self.turn.try_lock() else { break };
             while let Some((entry, prepared)) = self.take_ended() {
@@ -429,12 +438,12 @@ impl Steps for Push<'_> {
     type Output = ();
     const NAME: &'static str = "push";
 
-    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
         if let Some((uses, work)) = self.new.take() {
             self.queue.shared.ask(uses, Some(work), true)?;
         }
         let keep = Keep::Launches(self.queue.look_ahead);
-        self.queue.poll(&mut self.wait, cx, keep)
+        self.queue.poll(&mut self.wait, cx, patience, Self::NAME, keep)
     }
 }
 
@@ -456,7 +465,7 @@ impl Steps for Flush<'_> {
     type Output = ();
     const NAME: &'static str = "flush";
 
-    fn poll_steps(&mut self, cx: &mut Context<'_>, _: Option<Duration>) -> Poll<Result<()>> {
-        self.queue.poll(&mut self.wait, cx, self.keep)
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
+        self.queue.poll(&mut self.wait, cx, patience, Self::NAME, self.keep)
     }
 }

@@ -134,10 +134,12 @@ impl<'a> From<&'a View> for Use<'a> {
     }
 }
 
-/// A use whose buffer is kept by the launch itself: it holds no handle, so that a program may drop its own.
+/// A use whose buffer is kept by the launch itself: it holds no handle once that has been asked for, so that a program
+/// may drop its own.
 #[derive(Debug)]
 pub(crate) struct Kept {
     cell: Arc<Cell>,
+    handle: Option<Buffer>,
     access: Access,
     whole: bool,
     offset: u64,
@@ -151,14 +153,21 @@ impl Kept {
             Target::View(view, _) => view.offset(),
             Target::Kept(kept) => kept.offset,
         };
-        let whole = used.bytes() == used.cell().bytes;
-        Kept { cell: used.cell().clone(), access: used.access(), whole, offset, bytes: used.bytes() }
+        let (cell, access, bytes) = (used.cell().clone(), used.access(), used.bytes());
+        let handle = Some(Buffer::another(&cell));
+        let whole = bytes == cell.bytes;
+        Kept { cell, handle, access, whole, offset, bytes }
     }
 
     /// A use of all of a buffer, that need not overwrite all of it.
     pub(crate) fn whole(cell: Arc<Cell>) -> Kept {
         let bytes = cell.bytes;
-        Kept { cell, access: Access::ReadWrite, whole: true, offset: 0, bytes }
+        Kept { cell, handle: None, access: Access::ReadWrite, whole: true, offset: 0, bytes }
+    }
+
+    /// Gives up its handle, if it has one.
+    pub(crate) fn let_go(&mut self) -> Option<Buffer> {
+        self.handle.take()
     }
 }
 

@@ -301,6 +301,134 @@ fn a_launch_was_lost_when_the_hook_dropped_its_buffers_handle() {
 }
 
 #[test]
+fn a_launch_was_refused_when_its_buffers_handle_was_dropped_before_its_first_poll() {
+    let device = Device::options().budget(4096).open("sim").expect("opened");
+    let [a, b] = [4096; 2].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+    a.fill(3).wait().expect("filled");
+    let (sum, is_summed) = mpsc::channel();
+    let mut queue = device.launch_queue(1);
+    let work = move |run: &Run<'_>| {
+        let add = move |args: &mut [tack_residency::driver::Arg<'_>]| {
+            let bytes = args[0].bytes().iter();
+            sum.send(bytes.map(|&byte| u32::from(byte)).sum::<u32>()).expect("the test waits");
+        };
+        run.host_kernel(Duration::ZERO, add)
+    };
+    let push = queue.push([Use::read(&a)], work);
+    drop(a);
+    push.wait().expect("it keeps its buffer");
+    queue.flush().wait().expect("queued");
+    assert_eq!(is_summed.recv(), Ok(3 * 4096));
+    let never = queue.push([Use::read(&b)], |_| Ok(()));
+    drop((b, never));
+    device.idle().wait().expect("all done");
+    assert_eq!(device.memory_info().buffers, 0);
+}
+
+fn nothing(run: &Run<'_>) -> tack_residency::Result<()> {
+    run.host_kernel(Duration::ZERO, |_| ())
+}
+
+const SOON: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_push_and_a_flush_waited_longer_than_they_were_told_to() {
+    let device = device(Some(2 * 4096), Contents::Held);
+    let held = futures::executor::block_on(buffers(&device, 4, 4096));
+    let guards = [&held[2], &held[3]].map(|buffer| buffer.ensure_resident().wait().expect("resident"));
+    let mut queue = device.launch_queue(0);
+    let patience = Duration::from_millis(1);
+    let pushed = queue.push([Use::read(&held[0])], nothing).within(patience).wait();
+    assert_eq!(pushed.expect_err("guards stand in the way").kind(), ErrorKind::TimedOut);
+    let flushed = queue.flush().within(patience).wait();
+    assert_eq!(flushed.expect_err("guards stand in the way").kind(), ErrorKind::TimedOut);
+    assert_eq!(queue.len(), 1, "it is in the queue all the same");
+    drop(guards);
+    queue.flush().within(SOON).wait().expect("queued");
+}
+
+#[test]
+fn a_lower_budget_left_a_launch_waiting_for_what_one_behind_it_kept() {
+    let device = device(Some(3 * 4096), Contents::Held);
+    let mut held = futures::executor::block_on(buffers(&device, 4, 4096));
+    let mut queue = device.launch_queue(4);
+    queue.push([Use::read(&held[0])], nothing).try_now().expect("taken");
+    queue.push([Use::read(&held[2]), Use::read(&held[3])], nothing).try_now().expect("taken");
+    held.truncate(2);
+    device.set_budget(Some(2 * 4096));
+    queue.flush().within(SOON).wait().expect("both are queued");
+    device.idle().wait().expect("all done");
+    device.check().expect("the books balance");
+    assert!(device.memory_info().in_use <= 2 * 4096);
+}
+
+#[test]
+fn a_victim_was_taken_back_whose_room_a_dropped_buffer_was_waiting_for() {
+    let device = device(Some(3 * 4096), Contents::Held);
+    let mut held = futures::executor::block_on(buffers(&device, 4, 4096));
+    let mut queue = device.launch_queue(4);
+    queue.push([Use::read(&held[0])], nothing).try_now().expect("taken: the second buffer is spilled");
+    drop(held.remove(0));
+    let launch = device.prepare([Use::read_write(&held[0])]).within(SOON).wait().expect("resident");
+    queue.flush().within(SOON).wait().expect("queued");
+    drop(launch);
+    device.check().expect("the books balance");
+}
+
+#[test]
+fn a_launch_behind_one_that_waited_for_the_hook_was_prepared_before_it() {
+    let config = Config::profile("pcie4").expect("a profile");
+    let sim = Sim::open(config).expect("a device");
+    let options = Device::options().budget(2 * 4096).on_memory_pressure(|_| ());
+    let device = options.open_driver("sim", sim).expect("opened");
+    let held = futures::executor::block_on(buffers(&device, 4, 4096));
+    let guards = [&held[2], &held[3]].map(|buffer| buffer.ensure_resident().wait().expect("resident"));
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut ahead = Box::pin(device.alloc(4096));
+    assert!(ahead.as_mut().poll(&mut cx).is_pending());
+    let (mut first, mut second) = (device.launch_queue(4), device.launch_queue(4));
+    first.push([Use::read(&held[0]), Use::read(&held[1])], nothing).try_now().expect("taken");
+    drop(ahead);
+    // It is its turn to have the hook run; the next two must not keep what it needs.
+    first.push([Use::write(&held[2])], nothing).try_now().expect("taken");
+    second.push([Use::write(&held[3])], nothing).try_now().expect("taken");
+    drop(guards);
+    second.flush().within(SOON).wait().expect("queued: who waits for one queue runs the hook for all");
+    first.flush().within(SOON).wait().expect("queued");
+    device.check().expect("the books balance");
+}
+
+#[test]
+fn a_refused_launch_waited_for_what_one_behind_it_kept() {
+    let sim = Sim::open(Config::profile("pcie4").expect("a profile")).expect("opened");
+    let refuse = Effect::Refuse(DriverErrorKind::OutOfMemory);
+    // Five for the buffers; then the first launch's, and again after a trim.
+    let fault = Fault::new(sim, (5..7).map(|nth| Step::new(Call::Allocate, nth, refuse)));
+    let device = Device::options().budget(4 * MIB).open_driver("sim", fault).expect("opened");
+    let held = futures::executor::block_on(buffers(&device, 5, MIB));
+    device.idle().wait().expect("the first is spilled");
+    let mut queue = device.launch_queue(4);
+    queue.push([Use::read(&held[0])], nothing).try_now().expect("taken");
+    let others: Vec<_> = held[2..].iter().map(Use::read).collect();
+    queue.push(others, nothing).try_now().expect("taken");
+    assert_eq!(queue.len(), 2, "the second is ready, and comes behind the first");
+    queue.flush().within(SOON).wait().expect("both are queued");
+    device.check().expect("the books balance");
+}
+
+#[test]
+fn a_dropped_buffer_that_a_failed_launch_was_to_overwrite_was_counted_out_twice() {
+    let device = device(Some(2 * 4096), Contents::Held);
+    let mut held = futures::executor::block_on(buffers(&device, 3, 4096));
+    let fail = |_: &Run<'_>| Err(Device::open("no such device").expect_err("there is none"));
+    let mut queue = device.launch_queue(4);
+    queue.push([Use::write(&held[0])], fail).try_now().expect("taken");
+    drop(held.remove(0));
+    queue.flush().within(SOON).wait().expect_err("its work failed");
+    device.check().expect("the books balance");
+}
+
+#[test]
 fn a_launch_that_gave_way_to_a_refused_one_was_lost_with_its_handles() {
     let sim = Sim::open(Config::profile("pcie4").expect("a profile")).expect("opened");
     let refuse = Effect::Refuse(DriverErrorKind::OutOfMemory);

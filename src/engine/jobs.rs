@@ -112,6 +112,7 @@ impl Engine {
                 let range = state.core.record(slot).and_then(|record| record.cell.replace_host(None));
                 self.give_back_host(range);
             }
+            Decision::Wake(id) if state.core.is_kept_that_asks(id) => state.ring_all(),
             Decision::Wake(id) => state.ring(id),
         }
     }

@@ -1,7 +1,8 @@
 //! Launches that wait in queues of their own: run when they are ready, by whoever finds them so.
 
 use super::{
-    Cell, Engine, Flags,
+    Cell, Engine, Flags, Owner,
+    alarm::Alarm,
     sync::{Event, Ordering, fence, lock},
     wait::Watch,
 };
@@ -10,6 +11,7 @@ use std::{
     fmt,
     sync::{Arc, Weak},
     task::{Context, Poll},
+    time::Duration,
 };
 
 /// A queue of launches.
@@ -22,18 +24,23 @@ pub trait Launcher: Send + Sync + fmt::Debug {
 #[derive(Debug, Default)]
 pub struct LaunchWait {
     watch: Watch,
+    alarm: Alarm,
 }
 
 impl LaunchWait {
-    /// Waits until `look` finds something; `event` is rung when it may.
+    /// Waits until `look` finds something, for which `event` is rung; or for the end of `patience` from the first poll on.
     pub fn poll<T>(
         &mut self,
-        engine: &Engine,
-        event: &Event,
+        owner: &Arc<Owner>,
+        event: &Arc<Event>,
         cx: &mut Context<'_>,
-        look: impl FnMut() -> Option<T>,
-    ) -> Poll<T> {
-        self.watch.poll(engine, event, cx, look)
+        patience: Option<Duration>,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Poll<Result<T, Failure>> {
+        self.alarm.set(owner, event, patience);
+        let alarm = &self.alarm;
+        let late = || alarm.is_over().then_some(Err(Failure::TimedOut));
+        self.watch.poll(&owner.engine, event, cx, || look().map(Ok).or_else(late))
     }
 }
 
@@ -109,25 +116,30 @@ impl Engine {
         lock(&self.state).remove_bell(id);
     }
 
-    /// How a request has ended, if it has; looks alone.
-    pub fn ended(&self, id: RequestId) -> Option<Result<(), Failure>> {
-        let state = lock(&self.state);
+    /// Whether the request of a launch has ended.
+    pub fn has_ended(&self, id: RequestId) -> bool {
+        lock(&self.state).core.request(id).is_none_or(|request| !request.is_waiting())
+    }
+
+    /// How the request of a launch has ended, if it has: what it holds is not taken back from here on.
+    pub fn take_up(&self, id: RequestId) -> Option<Result<(), Failure>> {
+        let mut state = lock(&self.state);
         match state.core.request(id).map(|request| &request.outcome) {
-            Some(Outcome::Done) => Some(Ok(())),
+            Some(Outcome::Done) => {
+                state.core.begin_kept(id);
+                Some(Ok(()))
+            }
             Some(Outcome::Failed(failure)) => Some(Err(failure.clone())),
             Some(_) => None,
             None => Some(Err(Failure::Misuse("the launch was taken back"))),
         }
     }
 
-    /// Runs the caller's hook on this thread if the request waits for that.
-    pub fn run_hook_for(&self, id: RequestId) {
-        let asked = {
-            let state = lock(&self.state);
-            let request = state.core.request(id);
-            request.filter(|request| matches!(request.outcome, Outcome::AskHook)).map(|request| request.bytes)
-        };
-        if let Some(bytes) = asked {
+    /// Runs the caller's hook on this thread if a launch in a queue waits for that, be it another queue than the caller
+    /// waits for: its launches may be behind.
+    pub fn run_hook_of_launches(&self) {
+        let asked = lock(&self.state).core.kept_that_asks();
+        if let Some((id, bytes)) = asked {
             self.run_hook(id, bytes);
         }
     }

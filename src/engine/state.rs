@@ -155,6 +155,11 @@ impl State {
         }
     }
 
+    /// Rings for everyone: whoever waits can run the caller's hook.
+    pub(super) fn ring_all(&mut self) {
+        self.ringing.extend(self.bells.values().map(|bell| bell.event.clone()));
+    }
+
     fn core(budget: Bytes, settings: &Settings) -> Core<Arc<Cell>> {
         let mut core = Core::new(budget, settings.policy, settings.hook.is_some());
         core.set_spills(settings.spills);

@@ -70,10 +70,12 @@ impl<C: WordCell + Clone> Core<C> {
     /// Takes back the claims made for a request that needs them no more, as far as there is room.
     pub(super) fn unclaim_surplus(&mut self, id: RequestId) {
         let made: Vec<Slot> = self.claims.values().rev().copied().collect();
+        let beside = if made.is_empty() { Bytes::ZERO } else { self.kept_beside_books() };
         for slot in made {
             let Some(record) = self.records.get(slot) else { continue };
             let for_it = record.claimed.is_some_and(|claim| claim.request == Some(id));
-            if for_it && self.books.decided.plus(record.bytes) <= self.budget() && !record.dropped {
+            let back = self.books.decided.plus(beside).plus(record.bytes);
+            if for_it && back <= self.budget() && !record.dropped {
                 self.unclaim(slot);
             }
         }

@@ -270,11 +270,9 @@ impl<C: WordCell + Clone> Core<C> {
             return;
         }
         record.memory = false;
-        record.present = false;
-        record.trips.unask();
         let (cell, bytes) = (record.cell.clone(), record.bytes);
         self.books.give_up(bytes);
-        self.books.decided = self.books.decided.minus(bytes);
+        self.not_coming(slot);
         self.decide(Decision::Free { cell, bytes });
     }
 

@@ -56,7 +56,7 @@ impl<C: WordCell + Clone> Core<C> {
                     Stage::Trimming
                 }
                 Stage::Victim => {
-                    if let Some(slot) = self.next_victim() {
+                    if let Some(slot) = self.next_victim_for_grant() {
                         let serial = self.grants.get(at).map(|grant| grant.serial).unwrap_or_default();
                         self.claim_for_grant(slot, serial);
                         Stage::Room
@@ -162,6 +162,18 @@ impl<C: WordCell + Clone> Core<C> {
         }
     }
 
+    /// The launch taken ahead of time that the caller's hook is to be run for, if there is one, and its bytes.
+    pub fn kept_that_asks(&self) -> Option<(RequestId, Bytes)> {
+        let mut asking = self.requests.iter().filter(|&(id, _)| self.is_kept_that_asks(id));
+        asking.next().map(|(id, request)| (id, request.bytes))
+    }
+
+    /// Whether a launch taken ahead of time waits for the caller's hook.
+    pub fn is_kept_that_asks(&self, id: RequestId) -> bool {
+        let asks = |request: &Request| matches!(request.outcome, Outcome::AskHook) && request.keeps(None);
+        self.requests.get(id).is_some_and(asks)
+    }
+
     /// The caller's hook has run, or will not.
     pub fn hook_done(&mut self, id: RequestId) {
         let queued = self.requests.queue.contains(&id);
@@ -223,14 +235,17 @@ impl<C: WordCell + Clone> Core<C> {
         }
         let Some(grant) = self.grants.get(at).cloned() else { return false };
         let asker = self.asker(&grant);
+        let turn = asker.and_then(|id| self.requests.get(id)).map_or(u64::MAX, |request| request.turn);
+        // Launches taken ahead of time that were admitted after it may be queued behind it, and hold what they need.
         let later = self
             .requests
             .iter()
             .filter(|(id, request)| {
-                Some(*id) != asker && request.is_waiting() && matches!(request.outcome, Outcome::Admitted)
+                let waits = matches!(request.outcome, Outcome::Admitted);
+                let gives = waits || (request.is_kept_admitted() && request.turn > turn);
+                Some(*id) != asker && gives && matches!(request.ask, Ask::Uses(_))
             })
-            .filter(|(_, request)| matches!(request.ask, Ask::Uses(_)))
-            .max_by_key(|(_, request)| request.stamp)
+            .max_by_key(|(_, request)| request.turn)
             .map(|(id, _)| id);
         if let Some(id) = later {
             self.requeue(id);
@@ -238,10 +253,7 @@ impl<C: WordCell + Clone> Core<C> {
         }
         let own: Vec<_> = asker
             .and_then(|id| self.requests.get(id))
-            .map(|request| match &request.ask {
-                Ask::Uses(wants) => wants.iter().map(|want| want.slot).collect(),
-                _ => Vec::new(),
-            })
+            .map(|request| request.slots().collect())
             .unwrap_or_default();
         let pinned = self.records.iter().any(|(slot, record)| {
             let word = record.cell.load();

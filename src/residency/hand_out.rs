@@ -165,6 +165,13 @@ impl<C: WordCell + Clone> Core<C> {
         true
     }
 
+    /// A launch that keeps its buffers, and has all of them, is being queued.
+    pub fn begin_kept(&mut self, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.begun = true;
+        }
+    }
+
     /// A launch that kept its buffers has ended, queued or not.
     pub fn release_kept(&mut self, id: RequestId) {
         let Some(Request { ask: Ask::Uses(wants), .. }) = self.take_request(id) else { return };

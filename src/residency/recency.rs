@@ -46,17 +46,17 @@ impl Recency {
     }
 
     /// Takes out the least recently used buffer that may be spilled, and closes its word. Buffers met pinned or
-    /// exported are set aside; one whose pins will end by themselves is next in turn, and none is taken before it.
-    /// `spares`: that one, and those that launches wait for, are passed over.
-    pub fn take<C: WordCell>(&mut self, records: &mut Table<Record<C>>, spares: bool) -> Option<Slot> {
+    /// exported are set aside.
+    pub fn take<C: WordCell>(&mut self, records: &mut Table<Record<C>>, passing: Passing) -> Option<Slot> {
         let mut from = Bound::Unbounded;
         loop {
             let entry = *self.order.range((from, Bound::Unbounded)).next()?;
             let is_wanted = records.get(entry.2).is_some_and(|record| record.wanted > 0);
-            let met = if spares && is_wanted { Met::Kept } else { self.try_take(records, entry) };
+            let is_spared = passing == Passing::Wanted && is_wanted;
+            let met = if is_spared { Met::Kept } else { self.try_take(records, entry) };
             match met {
                 Met::Taken => return Some(entry.2),
-                Met::Kept if spares => from = Bound::Excluded(entry),
+                Met::Kept if passing != Passing::None => from = Bound::Excluded(entry),
                 Met::Kept => return None,
                 Met::Moved => {}
             }
@@ -118,6 +118,17 @@ impl Recency {
         record.place = Place::Off;
         Met::Taken
     }
+}
+
+/// What a search passes over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passing {
+    /// A buffer whose pins will end by themselves is next in turn, and none is taken before it.
+    None,
+    /// Such buffers.
+    Kept,
+    /// Such buffers, and those that launches wait for.
+    Wanted,
 }
 
 /// A candidate: its stamp when it was listed, its age, its place in the table.

@@ -65,18 +65,33 @@ pub struct Request {
     pub bytes: Bytes,
     pub(super) missing: usize,
     pub(super) hooked: bool,
+    /// Its place among those admitted.
+    pub(super) turn: u64,
+    /// Its launch is being queued: what it holds cannot be taken back.
+    pub(super) begun: bool,
 }
 
 impl Request {
     /// Whether it keeps its buffers alive, and this is one of them if one is named.
-    pub(super) fn keeps(&self, slot: Option<Slot>) -> bool {
+    pub fn keeps(&self, slot: Option<Slot>) -> bool {
         let kept = |want: &Want| want.kept && slot.is_none_or(|slot| want.slot == slot);
         matches!(&self.ask, Ask::Uses(wants) if wants.iter().any(kept))
+    }
+
+    /// The buffers that it uses.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        let wants = if let Ask::Uses(wants) = &self.ask { wants.as_slice() } else { &[] };
+        wants.iter().map(|want| want.slot)
     }
 
     /// Whether no one waits for it: it is a note of what happened between the others.
     pub(super) fn is_note(&self) -> bool {
         matches!(self.ask, Ask::Drop(_) | Ask::Touch(_))
+    }
+
+    /// Whether it was admitted to keep its buffers, and its launch is not being queued yet.
+    pub(super) fn is_kept_admitted(&self) -> bool {
+        !self.begun && matches!(self.outcome, Outcome::Admitted | Outcome::Done) && self.keeps(None)
     }
 
     /// Not ended yet.
@@ -101,6 +116,8 @@ impl Requests {
             bytes,
             missing: 0,
             hooked: false,
+            turn: 0,
+            begun: false,
         }));
         self.queue.push_back(id);
         id

@@ -4,6 +4,7 @@ use super::{
     Ask, Bytes, Core, Decision, Failure, Outcome, Phase, Record, RequestId, Slot, Step, Victims, Want,
     WordCell,
     decision::GrantFor,
+    recency::Passing,
     record::{HostCopy, Place},
 };
 use std::collections::BTreeSet;
@@ -23,9 +24,8 @@ impl<C: WordCell + Clone> Core<C> {
                 self.unqueue(id);
                 continue;
             };
-            if matches!(request.outcome, Outcome::AskHook)
-                || (request.is_note() && self.is_kept_before(index))
-            {
+            let is_in_order = request.is_note() || request.keeps(None);
+            if matches!(request.outcome, Outcome::AskHook) || (is_in_order && self.is_kept_before(index)) {
                 index = index.saturating_add(1);
                 continue;
             }
@@ -69,7 +69,8 @@ impl<C: WordCell + Clone> Core<C> {
         self.wake(id, Outcome::AskHook);
     }
 
-    /// Whether a launch taken ahead of time, that notes must not come before, asks the caller's hook ahead of a place.
+    /// Whether a launch taken ahead of time, that others and notes must not come before, asks the caller's hook ahead of a
+    /// place.
     fn is_kept_before(&self, index: usize) -> bool {
         let mut before = self.requests.queue.iter().take(index);
         before.any(|&id| self.requests.get(id).is_some_and(|request| request.keeps(None)))
@@ -121,8 +122,10 @@ impl<C: WordCell + Clone> Core<C> {
             };
             // The host uses it: nothing may be queued ahead of that, or copied from under it.
             let is_hosted = record.ops > 0 || (record.room.is_some() && record.holds > 0);
-            // A launch taken ahead of time finds a victim gone, as it would in its turn.
-            if is_hosted || (want.kept && record.claimed.is_some()) {
+            // A launch taken ahead of time finds a victim gone, as it would in its turn. No one takes a victim back whose
+            // room is counted on: the books have some to give for what launches have dropped and still wait for.
+            let is_counted_on = || want.kept || self.kept_beside_books() > Bytes::ZERO;
+            if is_hosted || (record.claimed.is_some() && is_counted_on()) {
                 return Admit::NotYet;
             }
             if !record.present {
@@ -244,7 +247,9 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     fn admitted(&mut self, id: RequestId, missing: usize) {
+        let turn = self.number();
         if let Some(request) = self.requests.get_mut(id) {
+            request.turn = turn;
             request.missing = missing;
             request.outcome = Outcome::Admitted;
         }
@@ -281,12 +286,17 @@ impl<C: WordCell + Clone> Core<C> {
     pub(super) fn next_victim(&mut self) -> Option<Slot> {
         match self.victims {
             _ if !self.spills => None,
-            Victims::LeastRecentlyUsed => self.order.take(&mut self.records, false),
-            Victims::NextUse => self.order.take(&mut self.records, true).or_else(|| {
+            Victims::LeastRecentlyUsed => self.order.take(&mut self.records, Passing::None),
+            Victims::NextUse => self.order.take(&mut self.records, Passing::Wanted).or_else(|| {
                 let last = self.wanted_last()?;
                 self.order.take_this(&mut self.records, last)
             }),
         }
+    }
+
+    /// The same for a grant that the driver refused, and that launches behind may wait for: it waits for none.
+    pub(super) fn next_victim_for_grant(&mut self) -> Option<Slot> {
+        self.next_victim().or_else(|| self.order.take(&mut self.records, Passing::Kept))
     }
 
     /// Of the candidates that launches wait for, the one that is needed last.
@@ -320,6 +330,15 @@ impl<C: WordCell + Clone> Core<C> {
         if !std::mem::take(&mut self.shrink) {
             return;
         }
+        if std::mem::take(&mut self.is_lowered) {
+            // Launches taken ahead of time were admitted beside buffers that have left the books since, and that some of
+            // them keep on the device: they may not fit any more, though the books do.
+            while self.books.decided.plus(self.kept_beside_books()) > self.budget()
+                && let Some(id) = self.last_kept_admitted(0)
+            {
+                self.requeue(id);
+            }
+        }
         while self.is_over_budget()
             && let Some(id) = self.last_ungranted()
         {
@@ -336,13 +355,43 @@ impl<C: WordCell + Clone> Core<C> {
         self.grants.iter().rev().find_map(|grant| self.asker(grant))
     }
 
-    /// Takes all back that an admitted request was given, and puts it first among those that wait; buffers that it
-    /// keeps and that have left the books come back into them, to leave once it is admitted anew.
+    /// What launches taken ahead of time keep, or wait for, though it has left the decided book.
+    pub(super) fn kept_beside_books(&self) -> Bytes {
+        let kept = self.requests.iter().filter(|(_, request)| request.is_kept_admitted());
+        let slots: BTreeSet<Slot> = kept.flat_map(|(_, request)| request.slots()).collect();
+        let left = slots.iter().filter_map(|&slot| self.records.get(slot)).filter(|record| !record.present);
+        left.map(|record| record.bytes).sum()
+    }
+
+    /// Of the launches taken ahead of time that are not being queued yet, the one admitted last, if it was after `turn`.
+    pub(super) fn last_kept_admitted(&self, turn: u64) -> Option<RequestId> {
+        let kept =
+            self.requests.iter().filter(|(_, request)| request.is_kept_admitted() && request.turn > turn);
+        kept.max_by_key(|(_, request)| request.turn).map(|(id, _)| id)
+    }
+
+    /// Takes all back that an admitted request was given, and puts it first among those that wait; and before it what was
+    /// given to launches taken ahead of time that were admitted after it, if it is one: none holds what one ahead waits
+    /// for.
     pub(super) fn requeue(&mut self, id: RequestId) {
-        let kept: Vec<Slot> = match self.requests.get(id).map(|request| &request.ask) {
-            Some(Ask::Uses(wants)) => wants.iter().filter(|want| want.kept).map(|want| want.slot).collect(),
-            _ => Vec::new(),
-        };
+        let Some(request) = self.requests.get(id) else { return };
+        if request.keeps(None) {
+            let turn = request.turn;
+            while let Some(last) = self.last_kept_admitted(turn) {
+                self.requeue_one(last);
+            }
+        }
+        self.requeue_one(id);
+    }
+
+    /// Buffers that it keeps and that have left the books come back into them, to leave once it is admitted anew.
+    fn requeue_one(&mut self, id: RequestId) {
+        let kept: Vec<Slot> = self
+            .requests
+            .get(id)
+            .filter(|request| request.keeps(None))
+            .map(|request| request.slots().collect())
+            .unwrap_or_default();
         for slot in kept {
             if self.come_back(slot) {
                 let note = self.ask(Ask::Drop(slot), 0);
