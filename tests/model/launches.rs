@@ -25,24 +25,24 @@ pub enum Fate {
     Panics,
 }
 
-/// What a kernel over `parts` leaves in each of them.
-fn mixed(parts: &[Part], salt: u8) -> Vec<Option<Vec<Option<u8>>>> {
-    let sources: Vec<_> = parts.iter().filter(|part| part.access == Access::Read).map(Part::known).collect();
-    let written = |part: &Part| {
-        let own = part.known();
+/// What a kernel over parts that hold these bytes leaves in each of them.
+pub fn mixed(parts: &[(Access, Vec<Option<u8>>)], salt: u8) -> Vec<Option<Vec<Option<u8>>>> {
+    let sources: Vec<_> =
+        parts.iter().filter(|(access, _)| *access == Access::Read).map(|(_, bytes)| bytes).collect();
+    let written = |access: Access, own: &[Option<u8>]| {
         let byte = |index: usize| {
             let sources = sources.iter().filter(|source| !source.is_empty());
             let sources: Option<Vec<u8>> = sources.map(|source| source[index % source.len()]).collect();
-            let own = if part.access == Access::ReadWrite { Some(own[index]?) } else { None };
+            let own = if access == Access::ReadWrite { Some(own[index]?) } else { None };
             Some(mix(salt, index, own, sources?.into_iter()))
         };
         (0..own.len()).map(byte).collect()
     };
-    parts.iter().map(|part| (part.access != Access::Read).then(|| written(part))).collect()
+    parts.iter().map(|(access, own)| (*access != Access::Read).then(|| written(*access, own))).collect()
 }
 
 /// The same on the device.
-fn body(accesses: Vec<Access>, salt: u8) -> impl FnOnce(&mut [Arg<'_>]) + Send + 'static {
+pub fn body(accesses: Vec<Access>, salt: u8) -> impl FnOnce(&mut [Arg<'_>]) + Send + 'static {
     move |args| {
         let sources: Vec<Vec<u8>> = args
             .iter()
@@ -73,15 +73,7 @@ pub async fn launch(world: Rc<World>, parts: Vec<Part>, plan: Plan) {
     let since = world.now.get();
     let _mark = Mark::pin(&world);
     let views: Vec<View> = parts.iter().map(Part::view).collect();
-    let uses: Vec<Use<'_>> = views
-        .iter()
-        .zip(&parts)
-        .map(|(view, part)| match part.access {
-            Access::Read => Use::read(view),
-            Access::Write => Use::write(view),
-            Access::ReadWrite => Use::read_write(view),
-        })
-        .collect();
+    let uses: Vec<Use<'_>> = views.iter().zip(&parts).map(|(view, part)| part.access.of(view)).collect();
     let mut ids: Vec<_> = parts.iter().map(|part| (part.held.id, part.held.buffer.len())).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -112,7 +104,8 @@ pub async fn launch(world: Rc<World>, parts: Vec<Part>, plan: Plan) {
             if plan.fate == Fate::FailsAfter { Err(None) } else { Ok(()) }
         })
     }));
-    let after = mixed(&parts, plan.salt);
+    let known: Vec<_> = parts.iter().map(|part| (part.access, part.known())).collect();
+    let after = mixed(&known, plan.salt);
     if is_queued {
         for (part, after) in parts.iter().zip(after).filter_map(|(part, after)| Some((part, after?))) {
             part.set(&after);
@@ -164,9 +157,8 @@ pub async fn keep(world: Rc<World>, part: Part, plan: Plan, is_export: bool) {
         );
         if world.device().driver().launch_host(queue.id(), kernel).is_ok() {
             world.say(|| "  another's kernel is queued".to_owned());
-            let after =
-                mixed(std::slice::from_ref(&Part { access: Access::ReadWrite, ..part.clone() }), plan.salt);
             let before = part.known();
+            let after = mixed(&[(Access::ReadWrite, before.clone())], plan.salt);
             // What others see of it before the hold has ended is theirs to order.
             let content = part.held.content.clone();
             content.borrow_mut().contest(part.range.clone());

@@ -2,6 +2,7 @@
 //!
 //! `TACK_SEEDS=n` runs more or fewer seeds, `TACK_SEED=n` replays one. A failing seed prints its steps.
 
+mod ahead;
 mod audit;
 mod content;
 mod launches;

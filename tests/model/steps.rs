@@ -1,6 +1,7 @@
 //! Chooses what to do next, at random, and does it.
 
 use crate::{
+    ahead::{self, Ahead},
     content::first_wrong,
     launches::{self, Fate, Plan},
     tasks::{self, Access, Part, Task},
@@ -19,16 +20,18 @@ pub struct Run {
     pub world: Rc<World>,
     tasks: Vec<(usize, Task)>,
     started: usize,
+    opened: usize,
 }
 
 impl Run {
     pub fn new(world: Rc<World>) -> Run {
-        Run { world, tasks: Vec::new(), started: 0 }
+        Run { world, tasks: Vec::new(), started: 0, opened: 0 }
     }
 
     pub fn step(&mut self) {
         self.world.tick();
-        let choice = self.world.rng.within(0..100);
+        let most = if self.world.aheads.borrow().is_empty() { 102 } else { 150 };
+        let choice = self.world.rng.within(0..most);
         match choice {
             0..16 => self.alloc(),
             16..20 => self.drop_one(),
@@ -45,7 +48,12 @@ impl Run {
             77..80 => self.cancel(),
             80..84 => self.let_time_pass(),
             84..97 => self.poll_some(),
-            _ => self.poll_all(),
+            97..100 => self.poll_all(),
+            100..102 => self.open_queue(),
+            102..134 => self.push(),
+            134..138 => self.alloc_ahead(),
+            138..147 => self.flush(),
+            _ => self.end_queue(),
         }
     }
 
@@ -72,6 +80,7 @@ impl Run {
             self.world.say(|| format!("{number} is over"));
             drop(self.tasks.remove(index));
         }
+        self.world.absorb();
         over
     }
 
@@ -219,10 +228,18 @@ impl Run {
     }
 
     fn launch(&mut self) {
+        let parts = self.parts();
+        let plan = self.plan();
+        let what = format!("launch {} on {} {:?} held {}", list(&parts), plan.queue, plan.fate, plan.held);
+        self.start(what, launches::launch(self.world.clone(), parts, plan));
+    }
+
+    /// What a launch uses.
+    fn parts(&self) -> Vec<Part> {
         let count = self.world.rng.within(1..5);
         let mut parts: Vec<Part> = Vec::new();
         for _ in 0..count {
-            let Some(held) = self.world.any() else { return };
+            let Some(held) = self.world.any() else { break };
             let access = self.world.rng.pick(&[Access::Read, Access::Write, Access::ReadWrite]);
             let part = self.part(held, access);
             let clash = |other: &Part| {
@@ -235,10 +252,56 @@ impl Run {
                 parts.push(part);
             }
         }
+        parts
+    }
+
+    fn open_queue(&mut self) {
+        if self.world.aheads.borrow().len() < 2 {
+            let look_ahead = self.world.rng.pick(&[0, 1, 4, 16]);
+            self.opened += 1;
+            self.world.say(|| format!("queue {} looks {look_ahead} ahead", self.opened));
+            self.world.aheads.borrow_mut().push(Ahead::open(&self.world, self.opened, look_ahead));
+        }
+    }
+
+    /// A queue of launches that no task has.
+    fn any_queue(&self) -> Option<Rc<Ahead>> {
+        let free: Vec<_> =
+            self.world.aheads.borrow().iter().filter(|ahead| ahead.is_free()).cloned().collect();
+        Some(free[self.world.rng.index(free.len())?].clone())
+    }
+
+    fn push(&mut self) {
+        let Some(ahead) = self.any_queue() else { return };
+        let parts = self.parts();
         let plan = self.plan();
-        let list: Vec<String> = parts.iter().map(Part::to_string).collect();
-        let what = format!("launch {} on {} {:?} held {}", list.join(", "), plan.queue, plan.fate, plan.held);
-        self.start(what, launches::launch(self.world.clone(), parts, plan));
+        let drops = self.world.rng.one_in(8);
+        let drop = if drops { ", dropped" } else { "" };
+        let what = format!("push {} to queue {} {:?}{drop}", list(&parts), ahead.id, plan.fate);
+        self.start(what, ahead::push(self.world.clone(), ahead, parts, plan, drops));
+    }
+
+    fn alloc_ahead(&mut self) {
+        let Some(ahead) = self.any_queue() else { return };
+        let (bytes, cleared) = (self.world.rng.within(0..200), !self.world.rng.one_in(3));
+        self.world.say(|| format!("alloc {bytes} cleared {cleared} in queue {}", ahead.id));
+        ahead::alloc(&self.world, &ahead, bytes, cleared);
+    }
+
+    fn flush(&mut self) {
+        let Some(ahead) = self.any_queue() else { return };
+        let of = if self.world.rng.one_in(4) { None } else { self.world.any() };
+        let of = of.map(|held| self.part(held, Access::Read));
+        let what = of.as_ref().map_or("all".to_owned(), |part| format!("uses of {part}"));
+        let task = ahead::flush(self.world.clone(), ahead.clone(), of);
+        self.start(format!("flush {what} of queue {}", ahead.id), task);
+    }
+
+    fn end_queue(&mut self) {
+        let Some(ahead) = self.any_queue() else { return };
+        self.world.say(|| format!("queue {} is dropped", ahead.id));
+        self.world.aheads.borrow_mut().retain(|other| other.id != ahead.id);
+        ahead.end(&self.world);
     }
 
     fn keep(&mut self) {
@@ -303,6 +366,19 @@ impl Run {
         self.world.closing.set(true);
         self.world.say(|| "finish".to_owned());
         self.drain();
+        let aheads = self.world.aheads.borrow().clone();
+        for ahead in aheads {
+            if !self.world.rng.one_in(3) {
+                self.start(
+                    format!("flush queue {}", ahead.id),
+                    ahead::flush(self.world.clone(), ahead, None),
+                );
+            }
+        }
+        self.drain();
+        while !self.world.aheads.borrow().is_empty() {
+            self.end_queue();
+        }
         let all: Vec<Held> = std::mem::take(&mut *self.world.buffers.borrow_mut());
         for held in all {
             self.read_at_last(&held);
@@ -355,4 +431,8 @@ impl Run {
         }
         panic!("#{} can never be read", held.id);
     }
+}
+
+fn list(parts: &[Part]) -> String {
+    parts.iter().map(Part::to_string).collect::<Vec<_>>().join(", ")
 }

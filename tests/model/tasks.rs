@@ -14,7 +14,7 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use tack_residency::{Error, ErrorKind, Operation, Steps, View};
+use tack_residency::{Error, ErrorKind, Operation, Steps, Use, View};
 
 pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -31,6 +31,16 @@ pub enum Access {
     Read,
     Write,
     ReadWrite,
+}
+
+impl Access {
+    pub fn of(self, view: &View) -> Use<'_> {
+        match self {
+            Access::Read => Use::read(view),
+            Access::Write => Use::write(view),
+            Access::ReadWrite => Use::read_write(view),
+        }
+    }
 }
 
 impl Part {

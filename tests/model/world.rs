@@ -1,6 +1,6 @@
 //! One seed's device, its buffers, and what the model remembers of it to judge errors and figures.
 
-use crate::{content::Content, rng::Rng};
+use crate::{ahead::Ahead, content::Content, rng::Rng};
 use std::{
     cell::{Cell, RefCell},
     rc::{Rc, Weak},
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 use tack_residency::{
-    Buffer, Device, ErrorKind, HostMemoryKind, Policy, Queue,
+    Buffer, Device, ErrorKind, HostMemoryKind, Policy, Queue, Victims,
     driver::{
         Driver,
         fault::{Call, Fault},
@@ -86,6 +86,7 @@ impl Bench {
             .maybe_budget(budget)
             .stall_after(if real { Duration::from_millis(20) } else { Duration::from_secs(1) })
             .policy(if rng.one_in(6) { Policy::Plain } else { Policy::Aware })
+            .victims(if rng.one_in(3) { Victims::NextUse } else { Victims::LeastRecentlyUsed })
             .write_back(if rng.one_in(2) { 0 } else { 20 }, 50)
             .host_memory(if rng.one_in(5) { HostMemoryKind::Ordinary } else { HostMemoryKind::Pinned })
             .open_driver("model", driver)
@@ -112,6 +113,8 @@ pub struct World {
     pub rng: Rng,
     pub buffers: RefCell<Vec<Held>>,
     pub clones: RefCell<Vec<Held>>,
+    /// The queues of launches.
+    pub aheads: RefCell<Vec<Rc<Ahead>>>,
     pub log: RefCell<Vec<String>>,
     /// Holds are let go as soon as their task is polled.
     pub closing: Cell<bool>,
@@ -143,6 +146,7 @@ impl World {
             rng,
             buffers: RefCell::default(),
             clones: RefCell::default(),
+            aheads: RefCell::default(),
             log: RefCell::default(),
             closing: Cell::new(false),
             now: Cell::new(1),
@@ -225,8 +229,14 @@ impl World {
         self.exports.get() > 0 || self.fixed.borrow().iter().any(|fixed| fixed.strong_count() > 0)
     }
 
+    /// Learns which launches in queues have been queued.
+    pub fn absorb(&self) {
+        self.aheads.borrow().iter().for_each(|ahead| ahead.absorb(self));
+    }
+
     /// Called as each step begins.
     pub fn tick(&self) {
+        self.absorb();
         self.now.set(self.now.get() + 1);
         if self.pins.get() > 0 {
             self.pinned_at.set(self.now.get());
