@@ -121,8 +121,8 @@ impl Options {
     }
 
     /// Called when memory is short: with a budget, when what may be spilled is not enough; without one, when the driver
-    /// refuses. It is given the bytes asked for, on the asking thread, no lock held. It may allocate and free; it is not
-    /// entered twice.
+    /// refuses. It is given the bytes asked for, on the asking thread, no lock held; for a launch in a queue, on any
+    /// thread that waits for something of the device. It may allocate and free; it is not entered twice.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

@@ -417,6 +417,28 @@ fn a_refused_launch_waited_for_what_one_behind_it_kept() {
 }
 
 #[test]
+fn a_launch_waited_for_the_hook_with_no_one_waiting_for_its_queue() {
+    let sim = Sim::open(Config::profile("pcie4").expect("a profile")).expect("opened");
+    let refuse = Effect::Refuse(DriverErrorKind::OutOfMemory);
+    // Three for the buffers; then the launch's, once its victim is gone.
+    let fault = Fault::new(sim, [Step::new(Call::Allocate, 3, refuse)]);
+    let hooks = Arc::new(Mutex::new(0));
+    let count = hooks.clone();
+    let options = Device::options().budget(2 * MIB);
+    let options = options.on_memory_pressure(move |_| *count.lock().expect("not poisoned") += 1);
+    let device = options.open_driver("sim", fault).expect("opened");
+    let held = futures::executor::block_on(buffers(&device, 3, MIB));
+    device.idle().wait().expect("the first is spilled");
+    let before = *hooks.lock().expect("not poisoned");
+    let mut queue = device.launch_queue(4);
+    queue.push([Use::read(&held[0])], nothing).try_now().expect("taken");
+    let launch = device.prepare([Use::read(&held[0])]).within(SOON).wait().expect("the same buffer");
+    assert_eq!(*hooks.lock().expect("not poisoned"), before + 1, "whoever waits runs the hook");
+    drop(launch);
+    queue.flush().within(SOON).wait().expect("queued");
+}
+
+#[test]
 fn a_dropped_buffer_that_a_failed_launch_was_to_overwrite_was_counted_out_twice() {
     let device = device(Some(2 * 4096), Contents::Held);
     let mut held = futures::executor::block_on(buffers(&device, 3, 4096));

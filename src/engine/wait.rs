@@ -271,6 +271,7 @@ impl Engine {
                 Some((Outcome::Done, _)) => return Some(Ok(id)),
                 Some((Outcome::Failed(failure), _)) => return Some(Err(failure)),
                 Some((Outcome::AskHook, bytes)) => self.run_hook(id, bytes),
+                Some(_) if self.run_hook_of_launches() => {}
                 Some(_) if BLOCKING.get() && self.waits_for_caller(id) => {
                     let mut state = lock(&self.state);
                     let bytes = state.core.request(id).map(|request| request.bytes).unwrap_or_default();

@@ -152,6 +152,7 @@ impl<C: WordCell + Clone> Core<C> {
         self.is_write_back_refused |= claim.is_none();
         let waiting = std::mem::take(&mut record.spill_waiters);
         self.unclaim(slot);
+        (self.is_overbooked, self.shrink) = (true, true);
         for id in waiting.into_iter().chain(claim.and_then(|claim| claim.request)) {
             if self.requests.get(id).is_some_and(|request| request.is_waiting()) {
                 self.fail(id, failure.clone());

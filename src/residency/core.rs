@@ -74,8 +74,8 @@ pub struct Core<C> {
     pub(super) victims: Victims,
     pub(super) has_hook: bool,
     pub(super) shrink: bool,
-    /// The budget has been lowered since the last round.
-    pub(super) is_lowered: bool,
+    /// There is less room than was counted on: the budget has been lowered, or a victim stays.
+    pub(super) is_overbooked: bool,
     pub(super) marks: Option<(u8, u8)>,
     /// Write-back has started and not yet reached its high mark.
     pub(super) cleaning: bool,
@@ -115,7 +115,7 @@ impl<C: WordCell + Clone> Core<C> {
             victims: Victims::default(),
             has_hook,
             shrink: false,
-            is_lowered: false,
+            is_overbooked: false,
             marks: None,
             cleaning: false,
             is_write_back_refused: false,
@@ -239,7 +239,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Sets the budget. Lowered, it spills at once what may be spilled, and the rest as pins end.
     pub fn set_budget(&mut self, budget: Bytes) {
-        self.is_lowered |= budget < self.budget;
+        self.is_overbooked |= budget < self.budget;
         self.budget = budget;
         self.shrink = true;
     }

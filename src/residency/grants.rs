@@ -183,6 +183,10 @@ impl<C: WordCell + Clone> Core<C> {
             request.outcome = if queued { Outcome::Queued } else { Outcome::Admitted };
         }
         self.hook_over(id);
+        // Whoever could have run the hook for it did not while it ran for this one.
+        if let Some((other, _)) = self.kept_that_asks() {
+            self.decide(Decision::Wake(other));
+        }
     }
 
     pub(super) fn hook_over(&mut self, id: RequestId) {

@@ -330,7 +330,7 @@ impl<C: WordCell + Clone> Core<C> {
         if !std::mem::take(&mut self.shrink) {
             return;
         }
-        if std::mem::take(&mut self.is_lowered) {
+        if std::mem::take(&mut self.is_overbooked) {
             // Launches taken ahead of time were admitted beside buffers that have left the books since, and that some of
             // them keep on the device: they may not fit any more, though the books do.
             while self.books.decided.plus(self.kept_beside_books()) > self.budget()
