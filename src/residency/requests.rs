@@ -65,7 +65,7 @@ pub struct Request {
     pub bytes: Bytes,
     pub(super) missing: usize,
     pub(super) hooked: bool,
-    /// Its place among those admitted.
+    /// Its place among those admitted; zero if it waits in the queue.
     pub(super) turn: u64,
     /// Its launch is being queued: what it holds cannot be taken back.
     pub(super) begun: bool,
@@ -91,7 +91,8 @@ impl Request {
 
     /// Whether it was admitted to keep its buffers, and its launch is not being queued yet.
     pub(super) fn is_kept_admitted(&self) -> bool {
-        !self.begun && matches!(self.outcome, Outcome::Admitted | Outcome::Done) && self.keeps(None)
+        let is_admitted = self.turn > 0 && !matches!(self.outcome, Outcome::Failed(_));
+        is_admitted && !self.begun && self.keeps(None)
     }
 
     /// Not ended yet.

@@ -401,7 +401,7 @@ impl<C: WordCell + Clone> Core<C> {
         }
         self.abandon(id);
         if let Some(request) = self.requests.get_mut(id) {
-            request.outcome = Outcome::Queued;
+            (request.outcome, request.turn) = (Outcome::Queued, 0);
             self.queue_first(id);
         }
     }
