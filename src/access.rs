@@ -47,12 +47,11 @@ impl Steps for Read {
         }
         let Some(op) = &self.op else { return Poll::Pending };
         let outcome = ready!(self.wait.poll(device.owner(), op, cx, patience));
-        let bytes = op.take_block().map(|block| {
+        let bytes = op.take_staging().map(|staging| {
             let mut bytes = vec![0; self.view.len() as usize];
             if outcome.is_ok() {
-                block.memory.read(block.offset, &mut bytes);
+                staging.read(0, &mut bytes);
             }
-            engine.host().give_back(block);
             bytes
         });
         Poll::Ready(match outcome {
@@ -64,13 +63,11 @@ impl Steps for Read {
 
 impl Drop for Read {
     fn drop(&mut self) {
-        // A copy already queued goes on into the block, which lives until then; its place in the tier is given back
-        // here, where no one will take it.
+        // A copy already queued goes on into the staging, which lives until then.
         if let Some(op) = self.op.take()
             && op.cancel()
-            && let Some(block) = op.take_block()
         {
-            self.view.buffer().device().engine().host().give_back(block);
+            op.take_staging();
         }
     }
 }

@@ -45,6 +45,7 @@ mod launch;
 mod launch_queue;
 mod operation;
 mod options;
+mod pool;
 mod report;
 mod residency;
 mod usage;

@@ -2,7 +2,7 @@
 
 use crate::{
     device::Device,
-    driver::{Busy, HostKind, Share},
+    driver::{Busy, Share},
     engine::Cell,
     residency::{Bytes, HostCopy, Phase, Record, WordCell},
 };
@@ -53,12 +53,16 @@ pub struct MemoryInfo {
     pub fixed: u64,
     /// Foreign memory wrapped: counted apart, never moved.
     pub foreign: u64,
-    /// Host memory of host copies and staging, if that is pinned.
+    /// Pinned host memory of host copies and staging.
     pub host_pinned: u64,
-    /// Host memory of host copies and staging, if that is ordinary.
+    /// Ordinary host memory of host copies and staging.
     pub host_ordinary: u64,
-    /// Host memory kept for reuse.
+    /// Pinned host memory beside `host_pinned`: kept for reuse, or lost to rounding.
     pub host_spare: u64,
+    /// The runs that host copies and staging are in: each is a copy of its own.
+    pub host_runs: u64,
+    /// The most runs of one of them so far.
+    pub host_most_runs: u64,
     /// Live buffers.
     pub buffers: u64,
     /// Buffers spilled so far.
@@ -233,7 +237,6 @@ impl Device {
         let driver = engine.driver.memory();
         let (busy, waited) = (engine.driver.busy(), engine.waited());
         let host = engine.host().held();
-        let pinned_kind = engine.host().kind() == HostKind::Pinned;
         engine.with_state(|state| {
             let books = state.core.books();
             let totals = books.totals;
@@ -250,9 +253,11 @@ impl Device {
                 reserved: books.reserved.0,
                 fixed: books.fixed.0,
                 foreign: books.foreign.0,
-                host_pinned: if pinned_kind { host.used } else { 0 },
-                host_ordinary: if pinned_kind { 0 } else { host.used },
+                host_pinned: host.pinned,
+                host_ordinary: host.ordinary,
                 host_spare: host.spare,
+                host_runs: host.runs,
+                host_most_runs: host.most_runs,
                 spills: totals.spills,
                 restores: totals.restores,
                 spilled_bytes: totals.spilled.0,

@@ -3,9 +3,10 @@
 
 use super::aligned::Aligned;
 use std::{
+    collections::BTreeMap,
     fmt,
     ptr::NonNull,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 /// What kind of host memory a block is.
@@ -50,8 +51,8 @@ pub struct HostMemory {
     release: Option<Release>,
 }
 
-// SAFETY: the block is owned by this value alone; every access to its bytes goes through `turn`, or through a
-// device's copy that the driver orders and keeps this value alive for.
+// SAFETY: the bytes are this value's alone, since of a slab's parts that live no two overlap; every access to them goes
+// through `turn`, or through a device's copy that the driver orders and keeps this value alive for.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above; shared access is what `turn` is for.
 unsafe impl Sync for HostMemory {}
@@ -64,21 +65,9 @@ impl HostMemory {
 
     /// Memory of the language's allocator that a driver calls pinned (the simulated one).
     pub(super) fn from_allocator(bytes: usize, kind: HostKind) -> Option<HostMemory> {
-        HostMemory::from_allocator_with(bytes, kind, |_| {})
-    }
-
-    /// As [`from_allocator`](HostMemory::from_allocator), and calls `gone` when the block has been freed.
-    pub(super) fn from_allocator_with(
-        bytes: usize,
-        kind: HostKind,
-        gone: impl FnOnce(usize) + Send + Sync + 'static,
-    ) -> Option<HostMemory> {
         let memory = Aligned::zeroed(bytes)?;
         let start = memory.start();
-        let release: Release = Box::new(move || {
-            drop(memory);
-            gone(bytes);
-        });
+        let release: Release = Box::new(move || drop(memory));
         Some(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: Some(release) })
     }
 
@@ -104,6 +93,19 @@ impl HostMemory {
         let end = offset.checked_add(bytes).filter(|&end| end <= self.bytes);
         // SAFETY: the range is within the block, as just checked.
         end.map(|_| unsafe { self.start.add(offset) })
+    }
+
+    /// The same block, which calls `gone` when it has been freed.
+    #[must_use]
+    pub(crate) fn on_release(mut self, gone: impl FnOnce() + Send + Sync + 'static) -> HostMemory {
+        let before = self.release.take();
+        self.release = Some(Box::new(move || {
+            if let Some(release) = before {
+                release();
+            }
+            gone();
+        }));
+        self
     }
 
     /// Bytes in the block.
@@ -217,6 +219,56 @@ impl fmt::Debug for HostMemory {
     }
 }
 
+/// A block cut into parts that are blocks of their own: each has its own turn, and keeps the whole alive.
+///
+/// Its bytes are reached through parts alone, and no two of them that live overlap.
+pub(crate) struct HostSlab {
+    whole: HostMemory,
+    /// Where each part that lives starts, and where it ends.
+    parts: Mutex<BTreeMap<usize, usize>>,
+}
+
+impl HostSlab {
+    /// A block to be cut.
+    pub(crate) fn new(whole: HostMemory) -> Arc<HostSlab> {
+        Arc::new(HostSlab { whole, parts: Mutex::default() })
+    }
+
+    /// The part of `bytes` bytes at `offset`; none if it has no bytes, is not within the block, or overlaps a part that
+    /// lives. Its contents are what the last part there left.
+    pub(crate) fn part(self: &Arc<Self>, offset: usize, bytes: usize) -> Option<HostMemory> {
+        let end = offset.checked_add(bytes).filter(|end| *end <= self.whole.bytes && bytes > 0)?;
+        {
+            let mut parts = self.parts();
+            if parts.range(..end).next_back().is_some_and(|(_, before)| *before > offset) {
+                return None;
+            }
+            parts.insert(offset, end);
+        }
+        // SAFETY: the range is within the block, as just checked.
+        let start = unsafe { self.whole.start.add(offset) };
+        let slab = Arc::clone(self);
+        let release: Release = Box::new(move || _ = slab.parts().remove(&offset));
+        Some(HostMemory {
+            start,
+            bytes,
+            kind: self.whole.kind,
+            turn: RwLock::new(()),
+            release: Some(release),
+        })
+    }
+
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for HostSlab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostSlab").field("whole", &self.whole).finish_non_exhaustive()
+    }
+}
+
 /// A part of a host block that a copy reads or writes. Cloning it keeps the block alive.
 ///
 /// ```
@@ -243,5 +295,34 @@ impl HostRange {
     pub fn whole(memory: Arc<HostMemory>) -> HostRange {
         let bytes = memory.len();
         HostRange { memory, offset: 0, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_slab_do_not_overlap_while_they_live_and_keep_it_alive() {
+        let gone = Arc::new(Mutex::new(0));
+        let (note, noted) = (Arc::clone(&gone), || *gone.lock().unwrap());
+        let whole = HostMemory::ordinary(100).expect("host memory");
+        let slab = HostSlab::new(whole.on_release(move || *note.lock().unwrap() += 1));
+        let first = slab.part(0, 40).expect("free");
+        let last = slab.part(60, 40).expect("free");
+        for (offset, bytes) in [(0, 40), (39, 1), (0, 100), (30, 31), (99, 1), (50, 20), (50, 0), (90, 20)] {
+            assert!(slab.part(offset, bytes).is_none(), "{bytes} bytes at {offset}");
+        }
+        first.fill(0, 40, 1);
+        let middle = slab.part(40, 20).expect("free");
+        drop(first);
+        let first = slab.part(10, 30).expect("free again");
+        let mut byte = [0];
+        first.read(29, &mut byte);
+        assert_eq!(byte, [1], "what was there");
+        drop((slab, middle, first));
+        assert_eq!(noted(), 0, "a part lives");
+        drop(last);
+        assert_eq!(noted(), 1);
     }
 }

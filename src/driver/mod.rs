@@ -18,6 +18,7 @@ pub mod sim;
 pub use busy::Busy;
 pub(crate) use busy::Share;
 pub use error::{DriverError, DriverErrorKind, Result};
+pub(crate) use host::HostSlab;
 pub use host::{HostKind, HostMemory, HostRange};
 pub use kernel::{Arg, ArgAccess, HostKernel};
 

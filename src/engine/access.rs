@@ -2,24 +2,21 @@
 
 use super::sync::Event;
 use super::{
-    Cell, Engine, HostTier, RESTORE, SPILL,
+    Cell, Engine, HostRuns, RESTORE, SPILL,
     due::Due,
     jobs::Job,
     state::State,
-    sync::{Mutex, lock},
+    sync::{AtomicUsize, Mutex, Ordering, lock},
 };
-use crate::{
-    driver::HostRange,
-    residency::{Failure, HostCopy, Phase, Slot, WordCell},
-};
+use crate::residency::{Failure, HostCopy, Phase, Slot, WordCell};
 use std::sync::Arc;
 
 /// What the host does with a part of a buffer.
 #[derive(Debug)]
 pub enum Access {
-    /// Reads into a block.
+    /// Reads into staging.
     Read,
-    /// Writes a block's bytes.
+    /// Writes what is in staging.
     Write,
     /// Sets every byte.
     Fill(u8),
@@ -42,16 +39,19 @@ pub struct HostOp {
     access: Access,
     offset: u64,
     bytes: u64,
-    block: Mutex<Option<HostRange>>,
+    staging: Mutex<Option<HostRuns>>,
+    /// Of a write, how many runs of the staging are queued: once one is, it must be done whole.
+    queued: AtomicUsize,
     progress: Mutex<Progress>,
     /// Rung when it has ended, by whoever has let go of the state lock by then.
     pub event: Arc<Event>,
 }
 
 impl HostOp {
-    fn new(access: Access, offset: u64, bytes: u64, block: Option<HostRange>) -> Arc<HostOp> {
-        let (block, progress) = (Mutex::new(block), Mutex::new(Progress::Pending));
-        Arc::new(HostOp { access, offset, bytes, block, progress, event: Arc::new(Event::new()) })
+    fn new(access: Access, offset: u64, bytes: u64, staging: Option<HostRuns>) -> Arc<HostOp> {
+        let (staging, progress) = (Mutex::new(staging), Mutex::new(Progress::Pending));
+        let (queued, event) = (AtomicUsize::new(0), Arc::new(Event::new()));
+        Arc::new(HostOp { access, offset, bytes, staging, queued, progress, event })
     }
 
     /// It is to be done now; false if it was cancelled.
@@ -78,27 +78,25 @@ impl HostOp {
     }
 
     /// It has failed. What was to be written is not needed any more, and neither is a place to read to.
-    pub fn fail(&self, failure: Failure, host: &HostTier, ringing: &mut Vec<Arc<Event>>) {
-        if let Some(block) = self.take_block() {
-            host.give_back(block);
-        }
+    pub fn fail(&self, failure: Failure, ringing: &mut Vec<Arc<Event>>) {
+        self.take_staging();
         self.end(Progress::Failed(failure), ringing);
     }
 
     /// Does it in a host copy.
-    fn apply(&self, copy: &HostRange) {
-        let at = copy.offset + self.offset as usize;
+    fn apply(&self, copy: &HostRuns) {
+        let at = self.offset as usize;
         if let Access::Fill(value) = self.access {
-            return copy.memory.fill(at, self.bytes as usize, value);
+            return copy.fill(at, self.bytes as usize, value);
         }
-        let Some(block) = lock(&self.block).clone() else { return };
+        let Some(staging) = lock(&self.staging).clone() else { return };
         let mut bytes = vec![0; self.bytes as usize];
         if matches!(self.access, Access::Read) {
-            copy.memory.read(at, &mut bytes);
-            block.memory.write(block.offset, &bytes);
+            copy.read(at, &mut bytes);
+            staging.write(0, &bytes);
         } else {
-            block.memory.read(block.offset, &mut bytes);
-            copy.memory.write(at, &bytes);
+            staging.read(0, &mut bytes);
+            copy.write(at, &bytes);
         }
     }
 
@@ -116,9 +114,9 @@ impl HostOp {
         }
     }
 
-    /// Takes the block that was read into.
-    pub fn take_block(&self) -> Option<HostRange> {
-        lock(&self.block).take()
+    /// Takes the memory that was read into.
+    pub fn take_staging(&self) -> Option<HostRuns> {
+        lock(&self.staging).take()
     }
 }
 
@@ -144,21 +142,21 @@ impl Engine {
                 source => source,
             }
         };
-        if let Some(range) = current {
+        if let Some(copy) = current {
             let mut out = vec![0; bytes as usize];
-            if let Some(range) = range {
-                range.memory.read(range.offset + offset as usize, &mut out);
+            if let Some(copy) = copy {
+                copy.read(offset as usize, &mut out);
             }
             return Ok(Started::Done(out));
         }
-        let block = self.host_block(bytes)?;
-        let op = HostOp::new(Access::Read, offset, bytes, Some(block));
+        let staging = self.take_host(bytes)?;
+        let op = HostOp::new(Access::Read, offset, bytes, Some(staging));
         self.start_on_device(slot, cell, &op)?;
         Ok(Started::Pending(op))
     }
 
     /// The host copy a reader must see, if there is one; none inside if the contents are nobody's.
-    fn host_source(&self, state: &State, slot: Slot, cell: &Cell) -> Option<Option<HostRange>> {
+    fn host_source(&self, state: &State, slot: Slot, cell: &Cell) -> Option<Option<HostRuns>> {
         let record = state.core.record(slot)?;
         if cell.bytes == 0 {
             return Some(None);
@@ -176,7 +174,7 @@ impl Engine {
         None
     }
 
-    /// Starts to write a block's bytes at `offset`, or to fill.
+    /// Starts to write `from` at `offset`, or to fill.
     fn start_change(
         &self,
         cell: &Arc<Cell>,
@@ -190,11 +188,10 @@ impl Engine {
             return Ok(Started::Done(()));
         }
         if self.hold_host_copy(slot, cell)? {
-            if let Some(range) = cell.host() {
-                let at = range.offset + offset as usize;
+            if let Some(copy) = cell.host() {
                 match access {
-                    Access::Fill(value) => range.memory.fill(at, bytes as usize, value),
-                    Access::Write | Access::Read => range.memory.write(at, from),
+                    Access::Fill(value) => copy.fill(offset as usize, bytes as usize, value),
+                    Access::Write | Access::Read => copy.write(offset as usize, from),
                 }
             }
             self.change(|core| core.end_hold(slot));
@@ -203,15 +200,15 @@ impl Engine {
         if self.flags.has(super::Flags::LOST) {
             return Err(Failure::Lost);
         }
-        let block = match access {
+        let staging = match access {
             Access::Write => {
-                let block = self.host_block(bytes)?;
-                block.memory.write(block.offset, from);
-                Some(block)
+                let staging = self.take_host(bytes)?;
+                staging.write(0, from);
+                Some(staging)
             }
             _ => None,
         };
-        let op = HostOp::new(access, offset, bytes, block);
+        let op = HostOp::new(access, offset, bytes, staging);
         self.start_on_device(slot, cell, &op)?;
         Ok(Started::Pending(op))
     }
@@ -257,9 +254,9 @@ impl Engine {
     /// Makes a host copy, of contents that are nobody's, where there is none.
     fn make_host_copy(&self, cell: &Cell) -> Result<(), Failure> {
         if cell.host().is_none() {
-            let block = self.host_block(cell.bytes)?;
-            block.memory.fill(block.offset, block.bytes, 0);
-            self.give_back_host(cell.offer_host(block));
+            let copy = self.take_host(cell.bytes)?;
+            copy.fill(0, cell.bytes as usize, 0);
+            cell.offer_host(copy);
         }
         Ok(())
     }
@@ -340,11 +337,11 @@ impl Engine {
         match done {
             Ok(()) => {
                 if !matches!(op.access, Access::Read) {
-                    self.give_back_host(op.take_block());
+                    op.take_staging();
                 }
                 op.finish(&mut lock(&self.state).ringing);
             }
-            Err(failure) => op.fail(failure, &self.host, &mut lock(&self.state).ringing),
+            Err(failure) => op.fail(failure, &mut lock(&self.state).ringing),
         }
     }
 
@@ -357,48 +354,62 @@ impl Engine {
             state.in_lane.remove(&slot);
             state.core.end_op(slot, false);
             drop(state);
-            self.give_back_host(op.take_block());
+            op.take_staging();
             return;
         }
         let queue = self.queue(if reads { SPILL } else { RESTORE });
         let at = cell.ptr().offset(op.offset);
-        let block = lock(&op.block).clone();
+        let staging = lock(&op.staging).clone();
         let queued = self.order(queue, cell, reads).and_then(|()| {
             if pinned {
                 for other in self.compute_queues() {
                     self.wait_for(queue, other, other.queued())?;
                 }
             }
-            match (&op.access, &block) {
-                (Access::Read, Some(block)) => self.driver.copy_out(queue.id, at, block),
-                (Access::Write, Some(block)) => self.driver.copy_in(queue.id, block, at),
+            match (&op.access, &staging) {
+                (Access::Read, Some(staging)) => self.copy_runs_out(queue, cell, op.offset, staging),
+                (Access::Write, Some(staging)) => {
+                    let first = op.queued.load(Ordering::Acquire);
+                    let copy = |before, run: &_| self.driver.copy_in(queue.id, run, at.offset(before));
+                    let (queued, done) = staging.copy(first, copy);
+                    op.queued.store(queued, Ordering::Release);
+                    done
+                }
                 (Access::Fill(value), _) => self.driver.fill(queue.id, at, op.bytes, *value),
                 (_, None) => Ok(()),
             }
         });
-        drop(block);
         match queued {
             Ok(()) => {
                 let number = self.queued(queue, cell, !reads);
                 let mut state = lock(&self.state);
                 state.in_lane.remove(&slot);
                 state.core.end_op(slot, !reads);
-                if reads {
-                    self.when_done(&mut state, queue.index, number, Due::Operation(op.clone()));
-                } else {
+                if let Some(staging) = staging {
+                    let due = if reads { Due::Operation(op.clone(), staging) } else { Due::LetGo(staging) };
+                    self.when_done(&mut state, queue.index, number, due);
+                }
+                if !reads {
                     // The host has handed its bytes over; the device takes them in order.
-                    if let Some(block) = op.take_block() {
-                        self.when_done(&mut state, queue.index, number, Due::Staged(block));
-                    }
+                    op.take_staging();
                     op.finish(&mut state.ringing);
                 }
             }
             Err(error) => {
                 let failure = self.failure(error);
+                let is_torn = op.queued.load(Ordering::Acquire) > 0;
+                if is_torn {
+                    self.queued(queue, cell, true);
+                }
                 let mut state = lock(&self.state);
+                if is_torn && state.lost.is_none() {
+                    // It cannot be undone: the rest is tried again.
+                    let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), pinned };
+                    return state.refused.push((RESTORE, job));
+                }
                 state.in_lane.remove(&slot);
                 state.core.end_op(slot, false);
-                op.fail(failure, &self.host, &mut state.ringing);
+                op.fail(failure, &mut state.ringing);
             }
         }
     }

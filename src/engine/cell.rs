@@ -1,12 +1,12 @@
 //! What a buffer's handles share and launches touch: the word, the pointer, and the last uses per queue.
 
 use super::{
-    Engine, Owner,
+    Engine, HostRuns, Owner,
     queue::QUEUES,
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock},
 };
 use crate::{
-    driver::{DevicePtr, HostRange},
+    driver::DevicePtr,
     residency::{NoPin, Slot, Word, WordCell},
 };
 use std::{
@@ -32,7 +32,7 @@ pub struct Cell {
     /// is thrown away if the buffer was written meanwhile.
     copied: AtomicU64,
     beyond_compute: AtomicBool,
-    host: Mutex<Option<HostRange>>,
+    host: Mutex<Option<HostRuns>>,
     /// What keeps its device going, for as long as it has handles: what is done after that keeps no device.
     owner: Mutex<Option<Arc<Owner>>>,
     /// Where it comes from, for reports.
@@ -168,22 +168,17 @@ impl Cell {
     }
 
     /// The host copy, if one is held.
-    pub(super) fn host(&self) -> Option<HostRange> {
+    pub(super) fn host(&self) -> Option<HostRuns> {
         lock(&self.host).clone()
     }
 
-    /// Takes a host copy where there is none; else gives it back.
-    pub(super) fn offer_host(&self, range: HostRange) -> Option<HostRange> {
-        let mut host = lock(&self.host);
-        if host.is_some() {
-            return Some(range);
-        }
-        *host = Some(range);
-        None
+    /// Takes a host copy where there is none.
+    pub(super) fn offer_host(&self, copy: HostRuns) {
+        lock(&self.host).get_or_insert(copy);
     }
 
-    pub(super) fn replace_host(&self, range: Option<HostRange>) -> Option<HostRange> {
-        std::mem::replace(&mut *lock(&self.host), range)
+    pub(super) fn replace_host(&self, copy: Option<HostRuns>) -> Option<HostRuns> {
+        std::mem::replace(&mut *lock(&self.host), copy)
     }
 }
 

@@ -1,10 +1,7 @@
 //! What follows when the device has done a numbered piece of work.
 
-use super::{Cell, HostTier, access::HostOp, free::FreeJob, sync::Event};
-use crate::{
-    driver::HostRange,
-    residency::{Bytes, Core, Failure, Slot},
-};
+use super::{Cell, HostRuns, access::HostOp, free::FreeJob, sync::Event};
+use crate::residency::{Bytes, Core, Failure, Slot};
 use std::sync::Arc;
 
 /// Something that waits for a queue to have done a number.
@@ -19,33 +16,29 @@ pub enum Due {
         /// Names the copy.
         token: u64,
         /// The copy.
-        range: HostRange,
+        copy: HostRuns,
     },
-    /// A copy in has ended.
-    Arrived(Slot),
+    /// A copy in from this host copy has ended.
+    Arrived(Slot, HostRuns),
     /// One of the uses that a free waits for is over.
     Free(FreeJob),
     /// A free in the compute queue's order has run.
     Ordered(Bytes),
-    /// A host operation's bytes are there.
-    Operation(Arc<HostOp>),
-    /// Staging is not read any more.
-    Staged(HostRange),
+    /// A host operation's bytes are there, in this staging.
+    Operation(Arc<HostOp>, HostRuns),
+    /// Host memory is neither read nor written any more.
+    LetGo(HostRuns),
 }
 
 impl Due {
     /// The device is lost: it will not come.
-    pub fn lost(self, core: &mut Core<Arc<Cell>>, host: &HostTier, ringing: &mut Vec<Arc<Event>>) {
+    pub fn lost(self, core: &mut Core<Arc<Cell>>, ringing: &mut Vec<Arc<Event>>) {
         match self {
             Due::Free(job) => core.left(job.bytes),
             Due::Ordered(bytes) => core.order_passed(bytes),
-            Due::Operation(op) => op.fail(Failure::Lost, host, ringing),
-            Due::CopiedOut { slot, token, range, .. } => {
-                host.give_back(range);
-                core.copy_out_refused(slot, token, Failure::Lost);
-            }
-            Due::Staged(range) => host.give_back(range),
-            Due::Arrived(_) => {}
+            Due::Operation(op, _) => op.fail(Failure::Lost, ringing),
+            Due::CopiedOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
+            Due::Arrived(..) | Due::LetGo(_) => {}
         }
     }
 }

@@ -51,7 +51,7 @@ impl Engine {
     /// under the state lock.
     pub(super) fn when_done(&self, state: &mut State, index: usize, sequence: u64, due: Due) {
         if state.lost.is_some() {
-            due.lost(&mut state.core, &self.host, &mut state.ringing);
+            due.lost(&mut state.core, &mut state.ringing);
             return;
         }
         self.queue(index).need(sequence);

@@ -1,7 +1,7 @@
 //! Driver calls that decisions ask for. Run by whoever has the lane's turn, with no lock but that.
 
 use super::{
-    COMPUTE, Cell, Engine, HostTier, RELEASE, RESTORE, SPILL,
+    COMPUTE, Cell, Engine, HostRuns, NoRuns, RELEASE, RESTORE, SPILL,
     access::HostOp,
     due::Due,
     free::FreeJob,
@@ -10,7 +10,7 @@ use super::{
     sync::{Event, lock},
 };
 use crate::{
-    driver::{DevicePtr, DriverError, HostRange},
+    driver::{DevicePtr, DriverError},
     residency::{Bytes, Core, Decision, Failure, Grant, GrantFor, RequestId, Slot},
 };
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub enum Job {
 
 impl Job {
     /// The device is lost: it will not be done.
-    pub fn lost(self, core: &mut Core<Arc<Cell>>, host: &HostTier, ringing: &mut Vec<Arc<Event>>) {
+    pub fn lost(self, core: &mut Core<Arc<Cell>>, ringing: &mut Vec<Arc<Event>>) {
         match self {
             Job::CopyOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
             Job::CopyIn { slot, lent, .. } => {
@@ -51,11 +51,11 @@ impl Job {
             Job::Trim => core.trimmed(),
             Job::Free { bytes, .. } | Job::FreeInOrder { bytes, .. } => core.left(bytes),
             Job::Host { slot, op, .. } => {
-                op.fail(Failure::Lost, host, ringing);
+                op.fail(Failure::Lost, ringing);
                 core.end_op(slot, false);
             }
             Job::HostCopy { slot, op, .. } => {
-                op.fail(Failure::Lost, host, ringing);
+                op.fail(Failure::Lost, ringing);
                 core.end_hold_without_copy(slot);
                 core.end_op(slot, false);
             }
@@ -98,7 +98,7 @@ impl Engine {
                 self.start_free(state, job);
             }
             Decision::FreeDropped { cell, bytes, memory } => {
-                self.give_back_host(cell.replace_host(None));
+                cell.replace_host(None);
                 let ordered = self.driver.caps().stream_ordered && cell.is_compute_only();
                 if memory && ordered && bytes > Bytes::ZERO && state.lost.is_none() {
                     self.push(COMPUTE, Job::FreeInOrder { ptr: cell.ptr(), bytes });
@@ -109,23 +109,21 @@ impl Engine {
                 state.retired.push(cell);
             }
             Decision::DropHost(slot) => {
-                let range = state.core.record(slot).and_then(|record| record.cell.replace_host(None));
-                self.give_back_host(range);
+                state.core.record(slot).map(|record| record.cell.replace_host(None));
             }
             Decision::Wake(id) if state.core.is_kept_that_asks(id) => state.ring_all(),
             Decision::Wake(id) => state.ring(id),
         }
     }
 
-    /// Takes a block of host memory.
-    pub(super) fn host_block(&self, bytes: u64) -> Result<HostRange, Failure> {
-        use crate::driver::DriverErrorKind::OutOfMemory;
+    /// Takes host memory for a copy.
+    pub(super) fn take_host(&self, bytes: u64) -> Result<HostRuns, Failure> {
         loop {
-            match self.host.take(&*self.driver, bytes as usize) {
-                Ok(block) => return Ok(block),
-                Err(Some(error)) if error.kind != OutOfMemory => return Err(self.failure(error)),
-                Err(_) if self.give_up_clean(bytes) => {}
-                Err(_) => return Err(Failure::HostOutOfMemory { bytes: Bytes(bytes) }),
+            match self.host.take(&*self.driver, bytes) {
+                Ok(runs) => return Ok(runs),
+                Err(NoRuns::Refused(error)) => return Err(self.failure(error)),
+                Err(NoRuns::Full) if self.give_up_clean(bytes) => {}
+                Err(NoRuns::Full) => return Err(Failure::HostOutOfMemory { bytes: Bytes(bytes) }),
             }
         }
     }
@@ -139,17 +137,11 @@ impl Engine {
         enough
     }
 
-    pub(super) fn give_back_host(&self, range: Option<HostRange>) {
-        if let Some(range) = range {
-            self.host.give_back(range);
-        }
-    }
-
     /// Runs a job.
     pub(super) fn run(&self, job: Job) {
         if self.flags.has(super::Flags::LOST) {
             let state = &mut *lock(&self.state);
-            job.lost(&mut state.core, &self.host, &mut state.ringing);
+            job.lost(&mut state.core, &mut state.ringing);
             return;
         }
         match job {
@@ -203,53 +195,79 @@ impl Engine {
         if state.lost.is_some() {
             state.core.left(bytes);
         } else {
-            state.refused_frees.push(job);
+            state.refused.push((RELEASE, job));
         }
     }
 
     fn copy_out(&self, slot: Slot, token: u64, cell: Arc<Cell>) {
         let queue = self.queue(SPILL);
-        let copied = self.host_block(cell.bytes).map(|range| {
-            let queued = self
-                .order(queue, &cell, true)
-                .and_then(|()| self.driver.copy_out(queue.id, cell.ptr(), &range));
-            (range, queued)
+        let copied = self.take_host(cell.bytes).and_then(|copy| {
+            self.order(queue, &cell, true).map_err(|error| self.failure(error))?;
+            self.copy_runs_out(queue, &cell, 0, &copy).map_err(|error| self.failure(error))?;
+            Ok(copy)
         });
-        let failure = match copied {
-            Ok((range, Ok(()))) => {
+        match copied {
+            Ok(copy) => {
                 let number = queue.number();
                 cell.note_copy(number);
                 self.mark(queue, number);
                 let mut state = lock(&self.state);
-                self.when_done(&mut state, SPILL, number, Due::CopiedOut { slot, cell, token, range });
-                return;
+                self.when_done(&mut state, SPILL, number, Due::CopiedOut { slot, cell, token, copy });
             }
-            Ok((range, Err(error))) => {
-                self.host.give_back(range);
-                self.failure(error)
-            }
-            Err(failure) => failure,
-        };
-        lock(&self.state).core.copy_out_refused(slot, token, failure);
+            Err(failure) => lock(&self.state).core.copy_out_refused(slot, token, failure),
+        }
+    }
+
+    /// Queues copies of a buffer's bytes from `offset` on to the runs of host memory: all of them, or those that were
+    /// queued are noted, and the memory on both sides is kept for them.
+    pub(super) fn copy_runs_out(
+        &self,
+        queue: &Queue,
+        cell: &Cell,
+        offset: u64,
+        to: &HostRuns,
+    ) -> Result<(), DriverError> {
+        let from = cell.ptr().offset(offset);
+        let (queued, done) =
+            to.copy(0, |before, run| self.driver.copy_out(queue.id, from.offset(before), run));
+        if done.is_err() && queued > 0 {
+            let number = queue.number();
+            cell.note_copy(number);
+            self.let_go(queue, number, to);
+        }
+        done
+    }
+
+    /// Keeps host memory for the copies queued so far.
+    pub(super) fn let_go(&self, queue: &Queue, number: u64, runs: &HostRuns) {
+        self.mark(queue, number);
+        let mut state = lock(&self.state);
+        self.when_done(&mut state, queue.index, number, Due::LetGo(runs.clone()));
     }
 
     fn copy_in(&self, slot: Slot, cell: &Cell) {
         let queue = self.queue(RESTORE);
-        let queued = match cell.host() {
-            Some(range) => self
-                .order(queue, cell, false)
-                .and_then(|()| self.driver.copy_in(queue.id, &range, cell.ptr())),
-            None => Ok(()),
-        };
-        match queued {
+        let copy = cell.host().unwrap_or_else(|| HostRuns::new([]));
+        let mut queued = 0;
+        let done = self.order(queue, cell, false).and_then(|()| {
+            let done;
+            (queued, done) =
+                copy.copy(0, |before, run| self.driver.copy_in(queue.id, run, cell.ptr().offset(before)));
+            done
+        });
+        match done {
             Ok(()) => {
                 let number = self.queued(queue, cell, true);
                 let mut state = lock(&self.state);
                 state.core.copy_in_queued(slot);
-                self.when_done(&mut state, RESTORE, number, Due::Arrived(slot));
+                self.when_done(&mut state, RESTORE, number, Due::Arrived(slot, copy));
             }
             Err(error) => {
                 let failure = self.failure(error);
+                if queued > 0 {
+                    let number = self.queued(queue, cell, true);
+                    self.let_go(queue, number, &copy);
+                }
                 lock(&self.state).core.copy_in_refused(slot, failure);
             }
         }

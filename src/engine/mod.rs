@@ -13,6 +13,7 @@ mod due;
 mod flags;
 mod free;
 mod hand_out;
+mod host_runs;
 mod host_tier;
 mod jobs;
 mod lane;
@@ -34,7 +35,8 @@ mod wait;
 pub use self::{
     cell::Cell,
     flags::Flags,
-    host_tier::HostTier,
+    host_runs::HostRuns,
+    host_tier::{HostTier, NoRuns},
     launcher::{LaunchWait, Launcher},
     queue::{COMPUTE, FURTHER, QUEUES},
     runtime::assert_may_block,
@@ -215,7 +217,7 @@ impl Engine {
             state.lost = Some(cause.clone());
             self.flags.set(Flags::LOST);
             state.core.lose();
-            state.fail_operations(&self.host);
+            state.fail_operations();
         }
         tracing::error!(target: "tack_residency", device = %self.settings.name, %cause, "device lost");
         self.pump();

@@ -1,7 +1,7 @@
 //! Turns what was decided into jobs and runs them, and what the device has done into decisions.
 
 use super::{
-    Cell, Engine, Flags, RELEASE, RESTORE, SPILL,
+    Cell, Engine, Flags, RESTORE, SPILL,
     due::Due,
     jobs::Job,
     state::{Settling, State},
@@ -10,7 +10,7 @@ use super::{
 use crate::residency::{Failure, WordCell};
 use std::{sync::Arc, time::Duration};
 
-/// How long a driver that refused to free memory, or a look at the device, is left alone.
+/// How long a driver that refused what must be done, or a look at the device, is left alone.
 const RETRY: Duration = Duration::from_millis(1);
 
 impl Engine {
@@ -158,7 +158,7 @@ impl Engine {
         let state = lock(&self.state);
         !state.due.is_empty()
             || !state.settling.is_empty()
-            || !state.refused_frees.is_empty()
+            || !state.refused.is_empty()
             || !state.deadlines.is_empty()
             || !state.alarms.is_empty()
             || state.core.gate_is_up()
@@ -190,7 +190,7 @@ impl Engine {
             }
         }
         came |= self.follow_up() | self.has_left_launchers();
-        let retries = self.retry_frees();
+        let retries = self.retry();
         if came || retries {
             self.pump();
         }
@@ -227,37 +227,42 @@ impl Engine {
         any | self.fail_late(&mut state, now)
     }
 
-    /// Tries the frees again that the driver refused, if it is time for that; true if any are. That is nothing new by
-    /// itself.
-    fn retry_frees(&self) -> bool {
+    /// Tries what the driver refused and must be done again, if it is time for that; true if there was any. That is
+    /// nothing new by itself.
+    fn retry(&self) -> bool {
         let now = self.driver.now();
         let mut state = lock(&self.state);
         if now < state.retry_at && !self.driver.caps().computed_clock {
             return false;
         }
         state.retry_at = now.saturating_add(RETRY);
-        let refused = std::mem::take(&mut state.refused_frees);
+        let refused = std::mem::take(&mut state.refused);
         let any = !refused.is_empty();
-        refused.into_iter().for_each(|job| self.push(RELEASE, job));
+        refused.into_iter().for_each(|(lane, job)| self.push(lane, job));
         any
     }
 
     fn act_on(&self, state: &mut State, due: Due) {
         match due {
-            Due::CopiedOut { slot, cell, token, range } => {
-                let old = cell.replace_host(Some(range));
-                self.give_back_host(old);
+            Due::CopiedOut { slot, cell, token, copy } => {
+                cell.replace_host(Some(copy));
                 if state.core.record(slot).is_none() {
-                    self.give_back_host(cell.replace_host(None));
+                    cell.replace_host(None);
                 }
                 state.core.copied_out(slot, token);
                 state.retired.push(cell);
             }
-            Due::Arrived(slot) => state.core.arrived(slot),
+            Due::Arrived(slot, copy) => {
+                drop(copy);
+                state.core.arrived(slot);
+            }
             Due::Free(job) => self.start_free(state, job),
             Due::Ordered(bytes) => state.core.order_passed(bytes),
-            Due::Operation(op) => op.finish(&mut state.ringing),
-            Due::Staged(range) => self.host.give_back(range),
+            Due::Operation(op, staging) => {
+                drop(staging);
+                op.finish(&mut state.ringing);
+            }
+            Due::LetGo(runs) => drop(runs),
         }
     }
 
@@ -317,7 +322,7 @@ impl Engine {
         let deadline = state.next_deadline();
         let stall = state.stalled.map(|(_, since)| since.saturating_add(self.settings.stall_after));
         let look = (state.core.gate_is_up() && stall.is_none()).then_some(now + Duration::from_millis(1));
-        let refused = !state.refused_frees.is_empty() || self.look_again.load(Ordering::SeqCst);
+        let refused = !state.refused.is_empty() || self.look_again.load(Ordering::SeqCst);
         let retry = refused.then_some(now + RETRY);
         let settle = (!state.settling.is_empty()).then_some(now + Duration::from_micros(50));
         [deadline, stall, look, retry, settle]

@@ -1,7 +1,7 @@
 //! What the state lock guards: the core, and what stands between its decisions and the driver's completions.
 
 use super::sync::Event;
-use super::{Cell, HostTier, Owner, Settings, access::HostOp, due::Due, jobs::Job};
+use super::{Cell, Owner, Settings, access::HostOp, due::Due, jobs::Job};
 use crate::{
     driver::DriverError,
     residency::{Bytes, Core, RequestId, Slot},
@@ -94,8 +94,8 @@ pub struct State {
     pub(super) stalled: Option<(RequestId, Duration)>,
     /// Who holds pins, where that is known.
     pub holders: BTreeMap<u64, Holder>,
-    /// Frees the driver refused, for another try.
-    pub(super) refused_frees: Vec<Job>,
+    /// Jobs that the driver refused and that must be done all the same, for another try, with their lanes.
+    pub(super) refused: Vec<(usize, Job)>,
     /// Not before then.
     pub(super) retry_at: Duration,
     /// Cells to be dropped once the lock is given up.
@@ -125,7 +125,7 @@ impl State {
             alarms: BTreeMap::new(),
             stalled: None,
             holders: BTreeMap::new(),
-            refused_frees: Vec::new(),
+            refused: Vec::new(),
             retry_at: Duration::ZERO,
             retired: Vec::new(),
             ringing: Vec::new(),
@@ -200,19 +200,19 @@ impl State {
     }
 
     /// The device is lost: what the host waits for of it fails.
-    pub(super) fn fail_operations(&mut self, host: &HostTier) {
+    pub(super) fn fail_operations(&mut self) {
         for (_, due) in std::mem::take(&mut self.due) {
-            due.lost(&mut self.core, host, &mut self.ringing);
+            due.lost(&mut self.core, &mut self.ringing);
         }
         for waiting in std::mem::take(&mut self.settling) {
-            waiting.job.lost(&mut self.core, host, &mut self.ringing);
+            waiting.job.lost(&mut self.core, &mut self.ringing);
         }
         for (slot, op) in std::mem::take(&mut self.deferred) {
-            op.fail(crate::residency::Failure::Lost, host, &mut self.ringing);
+            op.fail(crate::residency::Failure::Lost, &mut self.ringing);
             self.core.end_op(slot, false);
         }
-        for job in std::mem::take(&mut self.refused_frees) {
-            job.lost(&mut self.core, host, &mut self.ringing);
+        for (_, job) in std::mem::take(&mut self.refused) {
+            job.lost(&mut self.core, &mut self.ringing);
         }
     }
 }

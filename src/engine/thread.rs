@@ -94,11 +94,11 @@ impl Engine {
 
     /// Whether the driver refused what is tried again at the next look.
     pub(super) fn asks_again(&self) -> bool {
-        self.look_again.load(Ordering::SeqCst) || !lock(&self.state).refused_frees.is_empty()
+        self.look_again.load(Ordering::SeqCst) || !lock(&self.state).refused.is_empty()
     }
 
     pub(super) fn is_quiet(&self) -> bool {
         let state = lock(&self.state);
-        state.is_quiet() && state.refused_frees.is_empty() && self.jobs.load(Ordering::SeqCst) == 0
+        state.is_quiet() && state.refused.is_empty() && self.jobs.load(Ordering::SeqCst) == 0
     }
 }

@@ -81,8 +81,8 @@ fn nothing_below_imports_what_is_above() {
 }
 
 #[test]
-fn the_core_has_no_io_clock_lock_thread_log_await_or_unsafe() {
-    let files = sources(&src().join("residency"));
+fn the_core_and_the_pool_have_no_io_clock_lock_thread_log_await_or_unsafe() {
+    let files = ["residency", "pool"].map(|layer| sources(&src().join(layer))).concat();
     let mut wrong = Vec::new();
     for path in &files {
         let text = fs::read_to_string(path).expect("a source file");

@@ -228,13 +228,13 @@ impl Driver for Sim {
             turn.wait_idle();
         }
         drop(turn);
-        let live = Arc::clone(&self.shared.host_bytes);
-        let gone = move |bytes| _ = live.fetch_sub(bytes as u64, Ordering::AcqRel);
-        let memory = HostMemory::from_allocator_with(bytes, HostKind::Pinned, gone).ok_or_else(|| {
+        let memory = HostMemory::from_allocator(bytes, HostKind::Pinned).ok_or_else(|| {
             let message = format!("the host refused {bytes} bytes");
             DriverError::new(DriverErrorKind::OutOfMemory, "allocate_host", 2, message)
         })?;
-        self.shared.host_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
+        let live = Arc::clone(&self.shared.host_bytes);
+        live.fetch_add(bytes as u64, Ordering::AcqRel);
+        let memory = memory.on_release(move || _ = live.fetch_sub(bytes as u64, Ordering::AcqRel));
         if !self.caps.computed_clock && self.config().contents == Contents::Held {
             // Pinned pages are there; the first copy should not be what makes them.
             memory.fill(0, bytes, 0);

@@ -3,7 +3,7 @@
 //! Work ends when the model says or when it has been done, whichever is later. A sleep that lasted too long is not
 //! added up: what follows begins, in the model, when it should have.
 
-use super::{queue::Task, shared::Shared};
+use super::{job::Work, queue::Task, shared::Shared};
 use crate::driver::{DriverError, DriverErrorKind};
 use std::{cell::Cell, sync::atomic::Ordering, thread, time::Duration};
 
@@ -54,6 +54,10 @@ fn perform(shared: &Shared, queue: usize, start: u64, mut task: Box<Task>) {
     if task.latency > 0 {
         at = at.saturating_add(task.latency);
         pace(shared, at);
+    }
+    if !task.is_launch {
+        // Whoever learns of a copy's end may count on its host memory's being free.
+        task.job.work = Work::Done;
     }
     shared.turn().end(queue, &task, at);
 }

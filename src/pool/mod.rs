@@ -1,0 +1,5 @@
+//! Carves memory that others own: offsets and lengths, and no memory, lock or driver.
+
+mod slabs;
+
+pub use slabs::{Run, Slabs};
