@@ -1,10 +1,7 @@
 //! Host reads, writes and fills of a view, wherever its buffer is.
 
 use crate::{
-    engine::{
-        Engine, OpWait,
-        access::{HostOp, Started},
-    },
+    engine::{Engine, HostOp, OpWait, access::Started},
     error::{Error, Result},
     operation::sealed::Steps,
     residency::Failure,

@@ -1,6 +1,6 @@
 //! What follows when the device has done a numbered piece of work.
 
-use super::{Cell, HostRuns, access::HostOp, free::FreeJob, sync::Event};
+use super::{Cell, HostRuns, free::FreeJob, host_op::HostOp, sync::Event};
 use crate::residency::{Bytes, Core, Failure, Slot};
 use std::sync::Arc;
 

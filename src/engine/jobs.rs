@@ -2,9 +2,9 @@
 
 use super::{
     COMPUTE, Cell, Engine, HostRuns, NoRuns, RELEASE, RESTORE, SPILL,
-    access::HostOp,
     due::Due,
     free::FreeJob,
+    host_op::HostOp,
     queue::Queue,
     state::{Spec, State},
     sync::{Event, lock},

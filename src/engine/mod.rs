@@ -13,6 +13,7 @@ mod due;
 mod flags;
 mod free;
 mod hand_out;
+mod host_op;
 mod host_runs;
 mod host_tier;
 mod jobs;
@@ -35,6 +36,7 @@ mod wait;
 pub use self::{
     cell::Cell,
     flags::Flags,
+    host_op::HostOp,
     host_runs::HostRuns,
     host_tier::{HostTier, NoRuns},
     launcher::{LaunchWait, Launcher},

@@ -1,7 +1,7 @@
 //! What the state lock guards: the core, and what stands between its decisions and the driver's completions.
 
 use super::sync::Event;
-use super::{Cell, Owner, Settings, access::HostOp, due::Due, jobs::Job};
+use super::{Cell, Owner, Settings, due::Due, host_op::HostOp, jobs::Job};
 use crate::{
     driver::DriverError,
     residency::{Bytes, Core, RequestId, Slot},

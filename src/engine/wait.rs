@@ -3,8 +3,8 @@
 use super::sync::{Event, EventListener};
 use super::{
     Cell, Engine, Owner,
-    access::HostOp,
     alarm::Alarm,
+    host_op::HostOp,
     state::Spec,
     sync::{Ordering, lock},
 };
