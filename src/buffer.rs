@@ -259,6 +259,23 @@ impl Buffer {
         self.cell.engine.change(|core| core.discard(self.cell.slot()));
     }
 
+    /// Says that it will not be used soon: it is the next to be spilled when memory is short, and the first that
+    /// [write-back](crate::Options::write_back) cleans. No byte is lost, and its next use makes it recent again.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::options().budget(8192).open("sim")?;
+    /// let (old, new) = (device.alloc(4096).wait()?, device.alloc(4096).wait()?);
+    /// new.wont_use();
+    /// let third = device.alloc(4096).wait()?;
+    /// assert!(new.is_spilled() && !old.is_spilled());
+    /// # drop(third);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    pub fn wont_use(&self) {
+        self.cell.engine.change(|core| core.wont_use(self.cell.slot()));
+    }
+
     fn empty(device: &Device, tag: Option<Arc<str>>) -> Buffer {
         let mut cell = Cell::new(device.owner().clone(), DevicePtr::NULL, 0, device.engine().stamp());
         cell.tag = tag;

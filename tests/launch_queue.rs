@@ -617,3 +617,36 @@ impl Wake for Woken {
         self.0.store(true, Ordering::SeqCst);
     }
 }
+
+#[test]
+fn what_will_not_be_used_is_spilled_first_and_a_use_makes_it_recent_again() {
+    for look_ahead in [None, Some(4)] {
+        let device = Device::options().budget(3 * 4096).open("sim:pcie4").expect("opened");
+        let [a, b, c] = [1u8, 2, 3].map(|value| {
+            let buffer = device.alloc(4096).wait().expect("a buffer");
+            buffer.fill(value).wait().expect("filled");
+            buffer
+        });
+        let mut queue = look_ahead.map(|launches| device.launch_queue(launches));
+        let mut one_more = || match &mut queue {
+            Some(queue) => {
+                let buffer = queue.alloc(4096).expect("a buffer");
+                queue.flush().wait().expect("its memory");
+                buffer
+            }
+            None => device.alloc(4096).wait().expect("a buffer"),
+        };
+        c.wont_use();
+        let first = one_more();
+        assert_eq!([&a, &b, &c].map(Buffer::is_spilled), [false, false, true]);
+        b.wont_use();
+        drop(b.ensure_resident().wait().expect("resident"));
+        let second = one_more();
+        assert_eq!([&a, &b, &c].map(Buffer::is_spilled), [true, false, true], "b was used since");
+        for (buffer, value) in [(&a, 1), (&b, 2), (&c, 3)] {
+            assert_eq!(buffer.read().wait().expect("read"), [value; 4096]);
+        }
+        drop((first, second));
+        device.check().expect("the books balance");
+    }
+}

@@ -137,7 +137,7 @@ impl<C: WordCell + Clone> Core<C> {
                 wants.iter().filter_map(|want| self.records.get(want.slot)).map(|record| record.bytes).sum()
             }
             Ask::Fresh(bytes) | Ask::Room(bytes) => *bytes,
-            Ask::Spill(_) | Ask::Drop(_) | Ask::Touch(_) => Bytes::ZERO,
+            Ask::Spill(_) | Ask::Drop(_) | Ask::Touch(_) | Ask::Cool(_) => Bytes::ZERO,
         };
         let id = self.requests.push(ask, stamp, bytes);
         self.count_wanted(id, true);

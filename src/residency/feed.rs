@@ -325,7 +325,7 @@ impl<C: WordCell + Clone> Core<C> {
                 }
             }
             Ask::Drop(slot) => self.depart(slot),
-            Ask::Uses(_) | Ask::Touch(_) => {}
+            Ask::Uses(_) | Ask::Touch(_) | Ask::Cool(_) => {}
         }
         self.unclaim_surplus(id);
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Ask, Bytes, Core, Decision, Phase, Policy, Record, Request, RequestId, Slot, Victims, Want, WordCell,
-    record::HostCopy,
+    record::{HostCopy, Place},
 };
 
 impl<C: WordCell + Clone> Core<C> {
@@ -86,6 +86,27 @@ impl<C: WordCell + Clone> Core<C> {
             .queue
             .iter()
             .rposition(|&id| self.requests.get(id).is_some_and(|request| request.keeps(slot)))
+    }
+
+    /// The host will not use a buffer soon, nor will launches asked for from now on: it is the next to be spilled.
+    pub fn wont_use(&mut self, slot: Slot) {
+        if self.last_kept_waiting(None).is_some() {
+            self.ask(Ask::Cool(slot), 0);
+        } else {
+            self.cool(slot);
+        }
+    }
+
+    pub(super) fn cool(&mut self, slot: Slot) {
+        let Some(record) = self.records.get_mut(slot) else { return };
+        let is_listed = matches!(record.place, Place::Listed(_));
+        if is_listed {
+            self.order.unlist(slot, record);
+        }
+        record.cell.set(super::Word::unstamped);
+        if is_listed {
+            self.order.list(slot, record);
+        }
     }
 
     pub(super) fn stamp(&mut self, slot: Slot, stamp: u64) {

@@ -35,6 +35,8 @@ pub enum Ask {
     Drop(Slot),
     /// This used by the host, as seen by all that is asked for later.
     Touch(Slot),
+    /// This not used for long, as seen by all that is asked for later.
+    Cool(Slot),
 }
 
 /// How far a request has come.
@@ -86,7 +88,7 @@ impl Request {
 
     /// Whether no one waits for it: it is a note of what happened between the others.
     pub(super) fn is_note(&self) -> bool {
-        matches!(self.ask, Ask::Drop(_) | Ask::Touch(_))
+        matches!(self.ask, Ask::Drop(_) | Ask::Touch(_) | Ask::Cool(_))
     }
 
     /// Whether it was admitted to keep its buffers, and its launch is not being queued yet.

@@ -29,15 +29,16 @@ impl<C: WordCell + Clone> Core<C> {
                 index = index.saturating_add(1);
                 continue;
             }
+            let is_note = request.is_note();
             let (ask, stamp, bytes, hooked) =
                 (request.ask.clone(), request.stamp, request.bytes, request.hooked);
-            if !matches!(ask, Ask::Spill(_) | Ask::Drop(_) | Ask::Touch(_)) && self.is_refused() {
+            if !matches!(ask, Ask::Spill(_)) && !is_note && self.is_refused() {
                 return false;
             }
             match self.admit(id, &ask, stamp, bytes) {
                 Admit::Yes => {
                     self.unqueue(id);
-                    if matches!(ask, Ask::Drop(_) | Ask::Touch(_)) {
+                    if is_note {
                         self.requests.remove(id);
                     }
                     return true;
@@ -89,6 +90,10 @@ impl<C: WordCell + Clone> Core<C> {
             Ask::Spill(slots) => self.admit_spill(id, slots),
             Ask::Drop(slot) => {
                 self.depart(*slot);
+                Admit::Yes
+            }
+            Ask::Cool(slot) => {
+                self.cool(*slot);
                 Admit::Yes
             }
             Ask::Touch(slot) => {

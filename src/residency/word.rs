@@ -172,6 +172,12 @@ impl Word {
         Word(self.0 & LOW | later << STAMP_SHIFT)
     }
 
+    /// The word as of a buffer that was never used.
+    #[must_use]
+    pub fn unstamped(self) -> Word {
+        Word(self.0 & LOW)
+    }
+
     fn with(self, bit: u64, on: bool) -> Word {
         Word(if on { self.0 | bit } else { self.0 & !bit })
     }
