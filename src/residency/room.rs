@@ -301,6 +301,9 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// The same for a grant that the driver refused, and that launches behind may wait for: it waits for none.
     pub(super) fn next_victim_for_grant(&mut self) -> Option<Slot> {
+        if !self.spills {
+            return None;
+        }
         self.next_victim().or_else(|| self.order.take(&mut self.records, Passing::Kept))
     }
 
