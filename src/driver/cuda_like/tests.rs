@@ -19,6 +19,8 @@ use std::{
 
 #[derive(Default)]
 struct Library {
+    /// Pinned memory, there until the thread ends.
+    blocks: Vec<Vec<u64>>,
     current: usize,
     made: usize,
     live: BTreeSet<usize>,
@@ -126,10 +128,11 @@ unsafe extern "C" fn free(ptr: u64) -> c_int {
 unsafe extern "C" fn allocate_host(to: *mut *mut c_void, bytes: usize, flags: c_uint) -> c_int {
     assert_eq!(flags, 1, "pinned memory that is write-combined, or of one context");
     call("allocate_host", |library| {
-        let block = Box::leak(vec![0u64; bytes.div_ceil(8)].into_boxed_slice());
+        let mut block = vec![0u64; bytes.div_ceil(8)];
         library.live.insert(block.as_ptr().addr());
         // SAFETY: the body hands a place for an address.
         unsafe { to.write(block.as_mut_ptr().cast()) };
+        library.blocks.push(block);
         0
     })
 }
