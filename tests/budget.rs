@@ -1,5 +1,9 @@
 //! The budget: nothing is spilled below it, no more than needed above it, and it is never passed, restores included.
 
+#[path = "common/random.rs"]
+mod random;
+
+use random::Rng;
 use std::{
     sync::{
         Arc,
@@ -12,18 +16,6 @@ use tack_residency::{
     Buffer, Device, ErrorKind, Use,
     driver::sim::{Clock, Config, Link, Pool, Sim},
 };
-
-/// Random numbers that are the same for ever (splitmix64).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % end.max(1)
-    }
-}
 
 fn config(clock: Clock, pool: Pool, capacity: u64) -> Config {
     let link = Link {

@@ -1,5 +1,6 @@
 //! A small simulated device, what a test may do to it, and what must be so at its end.
 
+pub use crate::random::Random;
 use std::{
     future::Future,
     pin::{Pin, pin},
@@ -197,16 +198,4 @@ pub fn pattern(seed: u8) -> Vec<u8> {
 pub fn assert_bytes(what: &str, buffer: &Buffer, expected: &[u8]) {
     let bytes = finish(buffer.read()).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(bytes == expected, "{what}: wrong bytes");
-}
-
-/// A generator of numbers that look random (xorshift).
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
 }

@@ -9,5 +9,6 @@ mod counts;
 mod deadlock;
 mod overlap;
 mod pressure;
+mod random;
 mod recorder;
 mod reuse;

@@ -11,6 +11,8 @@ mod lost;
 mod measure;
 mod pool;
 mod program;
+#[path = "../common/random.rs"]
+mod random;
 
 use gpu::Gpu;
 use std::{

@@ -3,6 +3,7 @@
 use crate::{
     Check,
     gpu::{Gpu, mixed},
+    random::Rng,
     until,
 };
 use cudarc::driver::result;
@@ -176,18 +177,6 @@ fn sweep_facade(gpu: &Gpu) -> String {
         compare(index, &unit.read().expect("it is read"), &expected);
     }
     found
-}
-
-/// Random numbers that are the same for ever (splitmix64).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % end
-    }
 }
 
 /// Buffers of many sizes, used by tasks on several threads; each is as often added to as the tasks say.

@@ -1,5 +1,7 @@
 //! Where host copies live: pinned slabs that are cut into runs and reused.
 
 mod bench;
+#[path = "../cases/random.rs"]
+mod random;
 mod runs;
 mod steady;

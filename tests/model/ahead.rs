@@ -2,7 +2,7 @@
 
 use crate::{
     content::Content,
-    launches::{Fate, Plan, body, mixed},
+    launches::{Fate, Plan, body, buffers, mixed},
     tasks::{Access, Part, note},
     world::{Held, World},
 };
@@ -270,9 +270,7 @@ pub async fn push(world: Rc<World>, ahead: Rc<Ahead>, parts: Vec<Part>, plan: Pl
     let Some(mut taken) = Taken::take(&world, &ahead) else { return };
     let views: Vec<View> = parts.iter().map(Part::view).collect();
     let uses: Vec<Use<'_>> = views.iter().zip(&parts).map(|(view, part)| part.access.of(view)).collect();
-    let mut ids: Vec<_> = parts.iter().map(|part| (part.held.id, part.held.buffer.len())).collect();
-    ids.sort_unstable();
-    ids.dedup();
+    let ids = buffers(&parts);
     let bytes = ids.iter().map(|(_, bytes)| world.taken(*bytes)).sum();
     let state = Arc::new(AtomicU8::new(WAITS));
     let token = Token(state.clone());

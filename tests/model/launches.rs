@@ -69,15 +69,20 @@ pub struct Plan {
     pub patience: Option<Duration>,
 }
 
+/// The buffers of a launch, each once: which, and how many bytes.
+pub fn buffers(parts: &[Part]) -> Vec<(usize, u64)> {
+    let mut ids: Vec<_> = parts.iter().map(|part| (part.held.id, part.held.buffer.len())).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
 pub async fn launch(world: Rc<World>, parts: Vec<Part>, plan: Plan) {
     let since = world.now.get();
     let _mark = Mark::pin(&world);
     let views: Vec<View> = parts.iter().map(Part::view).collect();
     let uses: Vec<Use<'_>> = views.iter().zip(&parts).map(|(view, part)| part.access.of(view)).collect();
-    let mut ids: Vec<_> = parts.iter().map(|part| (part.held.id, part.held.buffer.len())).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let bytes = ids.iter().map(|(_, bytes)| world.taken(*bytes)).sum();
+    let bytes = buffers(&parts).iter().map(|(_, bytes)| world.taken(*bytes)).sum();
     let launch = match bounded(world.device().prepare(uses), plan.patience).await {
         Ok(launch) => launch,
         Err(error) => return note(&world, "prepare", since, bytes, &error),
