@@ -189,8 +189,8 @@ impl Engine {
                 self.failure(error);
             }
         }
-        came |= self.follow_up() | self.has_left_launchers();
-        let retries = self.retry();
+        let (followed, retries) = self.follow_up();
+        came |= followed | self.has_left_launchers();
         if came || retries {
             self.pump();
         }
@@ -203,8 +203,8 @@ impl Engine {
         came
     }
 
-    /// Does what is due, and fails what is too late.
-    fn follow_up(&self) -> bool {
+    /// Does what is due, and fails what is too late; whether there was any, and whether a job is tried again.
+    fn follow_up(&self) -> (bool, bool) {
         // The driver's clock may stand behind a kernel's body, and that behind the state lock.
         let now = self.driver.now();
         let mut state = lock(&self.state);
@@ -224,14 +224,14 @@ impl Engine {
             }
         }
         any |= state.settling.iter().any(|waiting| self.is_settled(&waiting.begun));
-        any | self.fail_late(&mut state, now)
+        any |= self.fail_late(&mut state, now);
+        let retries = self.retry(&mut state, now);
+        (any, retries)
     }
 
     /// Tries what the driver refused and must be done again, if it is time for that; true if there was any. That is
     /// nothing new by itself.
-    fn retry(&self) -> bool {
-        let now = self.driver.now();
-        let mut state = lock(&self.state);
+    fn retry(&self, state: &mut State, now: Duration) -> bool {
         if now < state.retry_at && !self.driver.caps().computed_clock {
             return false;
         }
