@@ -1,14 +1,17 @@
 //! A device: where buffers are allocated and launches prepared.
 
 use crate::{
-    buffer::{Alloc, Buffer},
-    driver::{DevicePtr, Driver, QueueId},
+    alloc::Alloc,
+    buffer::Buffer,
+    driver::{DevicePtr, Driver},
     engine::{COMPUTE, Cell, Engine, IdleWait, Owner, Wait},
     error::{Error, ErrorKind, Result},
     launch::Prepare,
     operation::{Operation, poll_request, sealed::Steps},
     options::Options,
+    queue::Queue,
     residency::{Ask, Bytes},
+    spill::Spill,
     usage::Use,
 };
 use std::{
@@ -220,7 +223,7 @@ impl Device {
     ///
     /// A refused copy; `OutOfMemory` if the host has no room; `DeviceLost`.
     pub fn spill_all(&self) -> Operation<Spill> {
-        Operation::new(Spill { device: self.clone(), cells: None, wait: None, before: 0 })
+        Operation::new(Spill::all(self))
     }
 
     /// Waits until everything queued so far is done, spills and frees included.
@@ -272,7 +275,7 @@ impl Device {
     /// # Ok::<(), tack_residency::Error>(())
     /// ```
     pub fn queue(&self) -> Queue {
-        Queue { device: self.clone(), index: COMPUTE }
+        Queue::new(self.clone(), COMPUTE)
     }
 
     /// Makes a further compute queue. Launches that share a buffer on two queues, one of them writing, are put in
@@ -296,7 +299,7 @@ impl Device {
     /// `Unsupported` beyond five compute queues; the driver's.
     pub fn add_queue(&self) -> Result<Queue> {
         match self.engine().add_compute_queue()? {
-            Some(index) => Ok(Queue { device: self.clone(), index }),
+            Some(index) => Ok(Queue::new(self.clone(), index)),
             None => {
                 Err(Error::new(ErrorKind::Unsupported, "a device has at most five compute queues").on(self))
             }
@@ -328,38 +331,6 @@ impl Device {
     }
 }
 
-/// One of a device's compute queues.
-///
-/// ```
-/// # use tack_residency::Device;
-/// let device = Device::open("sim")?;
-/// let second = device.add_queue()?;
-/// assert_ne!(second.id(), device.queue().id());
-/// assert_eq!(second.device().name(), "sim");
-/// # Ok::<(), tack_residency::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Queue {
-    device: Device,
-    index: usize,
-}
-
-impl Queue {
-    /// The driver's name for it.
-    pub fn id(&self) -> QueueId {
-        self.device.engine().queue_id(self.index)
-    }
-
-    /// Its device.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    pub(crate) fn index(&self) -> usize {
-        self.index
-    }
-}
-
 /// The steps of [`Device::make_room`].
 #[derive(Debug)]
 pub struct MakeRoom {
@@ -382,51 +353,6 @@ impl Steps for MakeRoom {
         let ask = || Wait::new(device.owner(), Ask::Room(bytes), device.engine().stamp(), None);
         let done = ready!(poll_request(&mut self.wait, ask, device, Self::NAME, cx, patience));
         Poll::Ready(done.map(|wait| device.engine().end_request(wait.into_id())))
-    }
-}
-
-/// The steps of [`Device::spill_all`] and [`Buffer::spill`].
-#[derive(Debug)]
-pub struct Spill {
-    device: Device,
-    cells: Option<Vec<Arc<Cell>>>,
-    wait: Option<Box<Wait>>,
-    before: u64,
-}
-
-impl Spill {
-    pub(crate) fn of(cell: &Arc<Cell>) -> Spill {
-        Spill { device: Device::of(cell), cells: Some(vec![cell.clone()]), wait: None, before: 0 }
-    }
-}
-
-impl Steps for Spill {
-    type Output = u64;
-    const NAME: &'static str = "spill";
-
-    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<u64>> {
-        let device = &self.device;
-        if !device.engine().settings.spills {
-            return Poll::Ready(Ok(0));
-        }
-        let engine = device.engine();
-        let spilled = || engine.with_state(|state| state.core.books().totals.spilled.0);
-        if self.wait.is_none() {
-            self.before = spilled();
-        }
-        let cells = &self.cells;
-        let ask = || {
-            let slots = match cells {
-                Some(cells) => cells.iter().map(|cell| cell.slot()).collect(),
-                None => engine.with_state(|state| state.core.records().map(|(slot, _)| slot).collect()),
-            };
-            Wait::new(device.owner(), Ask::Spill(slots), engine.stamp(), None)
-        };
-        let done = ready!(poll_request(&mut self.wait, ask, device, Self::NAME, cx, patience));
-        Poll::Ready(done.map(|wait| {
-            engine.end_request(wait.into_id());
-            spilled().saturating_sub(self.before)
-        }))
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::{
     buffer::Buffer,
-    device::{Device, Queue},
+    device::Device,
     driver::DevicePtr,
     engine::{COMPUTE, Holder, Wait},
     error::{Error, Result},
     operation::{Operation, poll_request, sealed::Steps},
+    queue::Queue,
     residency::{Ask, Want},
     view::View,
 };

@@ -1,19 +1,19 @@
 //! A queue of launches: taken ahead of time, prepared while earlier ones run, queued in their order.
 
+mod line;
+
 use crate::{
     buffer::Buffer,
     device::Device,
-    engine::{COMPUTE, Event, LaunchWait, Launcher, Mutex, lock},
+    engine::{LaunchWait, lock},
     error::{Error, Result},
-    launch::Run,
     operation::{Operation, sealed::Steps},
-    residency::RequestId,
-    usage::{self, Kept, Use},
+    run::Run,
+    usage::{Kept, Use},
 };
+use line::{Entry, Keep, Shared};
 use std::{
-    collections::VecDeque,
     fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Weak},
     task::{Context, Poll, ready},
     time::Duration,
@@ -55,66 +55,6 @@ pub struct LaunchQueue {
     look_ahead: usize,
 }
 
-#[derive(Debug)]
-struct Shared {
-    device: Device,
-    state: Mutex<State>,
-    turn: Mutex<()>,
-    event: Arc<Event>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    entries: VecDeque<Entry>,
-    /// Of those: launches, and not buffers that wait for their memory.
-    launches: usize,
-    /// A launch has left `entries` and its work is not queued yet.
-    queueing: bool,
-    errors: VecDeque<Error>,
-}
-
-impl State {
-    fn waiting(&self) -> usize {
-        self.entries.len() + usize::from(self.queueing)
-    }
-
-    fn add(&mut self, entry: Entry) {
-        self.launches += usize::from(entry.is_launch);
-        self.entries.push_back(entry);
-    }
-
-    /// Takes out the first, to be queued now.
-    fn begin(&mut self) -> Option<Entry> {
-        let entry = self.entries.pop_front()?;
-        self.queueing = true;
-        Some(entry)
-    }
-
-    /// The one taken out was queued, or could not be.
-    fn end(&mut self, is_launch: bool, error: Option<Error>) {
-        self.launches -= usize::from(is_launch);
-        self.queueing = false;
-        self.errors.extend(error);
-    }
-}
-
-struct Entry {
-    request: RequestId,
-    uses: Vec<Kept>,
-    /// None for a buffer that gets its memory and nothing in it.
-    work: Option<Work>,
-    is_launch: bool,
-}
-
-/// Until how many are left a wait goes on.
-#[derive(Clone, Copy, Debug)]
-enum Keep {
-    /// Launches not queued yet.
-    Launches(usize),
-    /// Launches, and buffers without their memory.
-    All(usize),
-}
-
 impl Device {
     /// A queue of launches that prepares up to `look_ahead` of them while earlier ones run. With none, each is queued
     /// before the next is prepared.
@@ -127,8 +67,7 @@ impl Device {
     /// # Ok::<(), tack_residency::Error>(())
     /// ```
     pub fn launch_queue(&self, look_ahead: usize) -> LaunchQueue {
-        let (state, turn, event) = (Mutex::default(), Mutex::default(), Arc::new(Event::new()));
-        let shared = Arc::new(Shared { device: self.clone(), state, turn, event });
+        let shared = Arc::new(Shared::new(self.clone()));
         let launcher: Weak<Shared> = Arc::downgrade(&shared);
         self.engine().add_launcher(launcher);
         LaunchQueue { shared, look_ahead }
@@ -317,83 +256,6 @@ impl LaunchQueue {
     }
 }
 
-impl Shared {
-    fn ask(&self, mut uses: Vec<Kept>, work: Option<Work>, is_launch: bool) -> Result<()> {
-        // Until the launch keeps them. Dropped with no lock held.
-        let _handles: Vec<_> = uses.iter_mut().filter_map(Kept::let_go).collect();
-        let used: Vec<Use<'_>> = uses.iter().map(Use::from).collect();
-        if used.iter().any(|used| !self.device.is_of(used.cell())) {
-            return Err(Error::misuse("a buffer of another device: copy it over first").on(&self.device));
-        }
-        let engine = self.device.engine();
-        let wants = usage::wants(&used, true);
-        let request = {
-            let mut state = lock(&self.state);
-            let request = engine.ask_kept(wants, &self.event);
-            state.add(Entry { request, uses, work, is_launch });
-            request
-        };
-        engine.change(|_| ());
-        engine.note_wait(request);
-        Ok(())
-    }
-
-    fn front(&self) -> Option<RequestId> {
-        lock(&self.state).entries.front().map(|entry| entry.request)
-    }
-
-    /// The first launch, if it is ready or has failed.
-    fn take_ended(&self) -> Option<(Entry, Result<()>)> {
-        let engine = self.device.engine();
-        let mut state = lock(&self.state);
-        let ended = engine.take_up(state.entries.front()?.request)?;
-        let entry = state.begin()?;
-        Some((entry, ended.map_err(|failure| Error::from_failure(&self.device, "push", failure))))
-    }
-
-    fn submit(&self, entry: Entry) -> Result<()> {
-        let Some(work) = entry.work else { return Ok(()) };
-        let engine = self.device.engine();
-        let used: Vec<Use<'_>> = entry.uses.iter().map(Use::from).collect();
-        let submitting = engine
-            .begin_submit(COMPUTE, used.iter().map(|used| (used.cell(), used.writes())))
-            .map_err(|failure| Error::from_failure(&self.device, "submit", failure))?;
-        let run = Run::new(&self.device, &used, COMPUTE);
-        let result = catch_unwind(AssertUnwindSafe(|| work(&run)))
-            .unwrap_or_else(|_| Err(Error::misuse("the work of a launch panicked").on(&self.device)));
-        if result.is_ok() {
-            engine.overwritten(entry.request);
-        }
-        drop(submitting);
-        result
-    }
-}
-
-impl Launcher for Shared {
-    fn run_ready(&self) -> bool {
-        let engine = self.device.engine();
-        let mut any = false;
-        while self.front().is_some_and(|id| engine.has_ended(id)) {
-            // Whoever has the turn looks again after giving it up.
-            let Ok(turn) = self.turn.try_lock() else { break };
-            while let Some((entry, prepared)) = self.take_ended() {
-                let (request, is_launch) = (entry.request, entry.is_launch);
-                engine.unbell(request);
-                let is_prepared = prepared.is_ok();
-                let submitted = prepared.and_then(|()| self.submit(entry));
-                lock(&self.state).end(is_launch, submitted.err());
-                engine.change(
-                    |core| if is_prepared { core.release_kept(request) } else { core.cancel(request) },
-                );
-                any = true;
-            }
-            drop(turn);
-            self.event.notify(usize::MAX);
-        }
-        any
-    }
-}
-
 impl Drop for LaunchQueue {
     /// Launches not queued yet are not queued at all.
     fn drop(&mut self) {
@@ -418,12 +280,6 @@ impl fmt::Debug for LaunchQueue {
             .field("look_ahead", &self.look_ahead)
             .field("waiting", &self.len())
             .finish()
-    }
-}
-
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("uses", &self.uses).finish_non_exhaustive()
     }
 }
 

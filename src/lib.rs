@@ -34,8 +34,11 @@
 //! ```
 
 mod access;
+mod accounting;
+mod alloc;
 pub mod blocking;
 mod buffer;
+mod copy;
 mod device;
 pub mod driver;
 mod engine;
@@ -46,22 +49,31 @@ mod launch_queue;
 mod operation;
 mod options;
 mod pool;
+mod queue;
 mod report;
 mod residency;
+mod run;
+mod spill;
 mod usage;
 mod view;
 
 pub use access::{Fill, Read, Write};
-pub use buffer::{Alloc, Buffer};
-pub use device::{Device, Idle, MakeRoom, Queue, Spill};
+pub use accounting::PeakScope;
+pub use alloc::Alloc;
+pub use buffer::Buffer;
+pub use copy::CopyTo;
+pub use device::{Device, Idle, MakeRoom};
 pub use error::{Error, ErrorKind, Result};
 pub use export::{EnsureResident, Export, MakeExport, Residency};
-pub use launch::{CopyTo, Launch, Prepare, Run};
+pub use launch::{Launch, Prepare};
 pub use launch_queue::{Flush, LaunchQueue, Push};
 pub use operation::{Operation, Steps};
 pub use options::{HostMemoryKind, Options};
-pub use report::{HolderInfo, MemoryInfo, PeakScope, ThrashInfo};
+pub use queue::Queue;
+pub use report::{HolderInfo, MemoryInfo, ThrashInfo};
 pub use residency::{Policy, Victims};
+pub use run::Run;
+pub use spill::Spill;
 pub use usage::Use;
 pub use view::View;
 

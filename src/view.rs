@@ -3,9 +3,9 @@
 use crate::{
     access::{Fill, Read, Write},
     buffer::Buffer,
+    copy::CopyTo,
     error::{Error, Result},
     export::EnsureResident,
-    launch::CopyTo,
     operation::Operation,
 };
 

@@ -8,6 +8,7 @@
 
 pub mod access;
 mod alarm;
+mod block;
 mod cell;
 mod due;
 mod flags;
@@ -34,6 +35,7 @@ mod thread;
 mod wait;
 
 pub use self::{
+    block::block_on,
     cell::Cell,
     flags::Flags,
     host_op::HostOp,
@@ -45,7 +47,7 @@ pub use self::{
     state::{Holder, Spec},
     sync::{Event, Mutex, lock},
     thread::Owner,
-    wait::{IdleWait, OpWait, Wait, block_on},
+    wait::{IdleWait, OpWait, Wait},
 };
 
 use crate::{

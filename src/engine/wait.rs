@@ -1,27 +1,21 @@
-//! Waits: a request's future, and the one way to wait for any of the crate's futures without a runtime.
+//! Waits: for a request, for a host operation, for all that is queued.
 
 use super::sync::{Event, EventListener};
 use super::{
     Cell, Engine, Owner,
     alarm::Alarm,
+    block::is_blocking,
     host_op::HostOp,
     state::Spec,
     sync::{Ordering, lock},
 };
 use crate::residency::{Ask, Failure, Outcome, RequestId, WordCell};
 use std::{
-    cell::Cell as StdCell,
-    future::Future,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Wake, Waker},
-    thread::Thread,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
-
-thread_local! {
-    static BLOCKING: StdCell<bool> = const { StdCell::new(false) };
-}
 
 /// Looks, listens, looks again, and waits. On a computed clock it moves time on when nobody else has anything to do.
 #[derive(Debug, Default)]
@@ -272,7 +266,7 @@ impl Engine {
                 Some((Outcome::Failed(failure), _)) => return Some(Err(failure)),
                 Some((Outcome::AskHook, bytes)) => self.run_hook(id, bytes),
                 Some(_) if self.run_hook_of_launches() => {}
-                Some(_) if BLOCKING.get() && self.waits_for_caller(id) => {
+                Some(_) if is_blocking() && self.waits_for_caller(id) => {
                     let mut state = lock(&self.state);
                     let bytes = state.core.request(id).map(|request| request.bytes).unwrap_or_default();
                     state.core.fail(id, Failure::Stalled { bytes });
@@ -361,46 +355,6 @@ impl Engine {
         if cell.drop_handle() {
             self.change(|core| core.drop_buffer(cell.slot()));
             drop(cell.disown());
-        }
-    }
-}
-
-struct Parker {
-    thread: Thread,
-    woken: std::sync::atomic::AtomicBool,
-}
-
-impl Wake for Parker {
-    fn wake(self: Arc<Self>) {
-        self.woken.store(true, std::sync::atomic::Ordering::Release);
-        self.thread.unpark();
-    }
-}
-
-/// Waits for a future on this thread, without a runtime.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    struct Leave(bool);
-    impl Drop for Leave {
-        fn drop(&mut self) {
-            BLOCKING.set(self.0);
-        }
-    }
-    let _leave = Leave(BLOCKING.replace(true));
-    let mut future = pin!(future);
-    // Nearly every call is over at its first poll, and then needs no waker.
-    if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        return output;
-    }
-    let parker =
-        Arc::new(Parker { thread: std::thread::current(), woken: std::sync::atomic::AtomicBool::new(false) });
-    let waker = Waker::from(parker.clone());
-    let mut cx = Context::from_waker(&waker);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
-            return output;
-        }
-        while !parker.woken.swap(false, std::sync::atomic::Ordering::Acquire) {
-            std::thread::park();
         }
     }
 }

@@ -11,6 +11,7 @@ mod decision;
 mod feed;
 mod grants;
 mod hand_out;
+mod policy;
 mod recency;
 mod record;
 mod requests;
@@ -18,6 +19,7 @@ mod room;
 mod state;
 mod table;
 mod thrash;
+mod victims;
 mod word;
 mod write_back;
 
@@ -25,8 +27,9 @@ pub use self::{
     books::Books,
     bytes::Bytes,
     check::Imbalance,
-    core::{Core, Policy, Victims},
+    core::Core,
     decision::{Decision, Failure, Grant, GrantFor},
+    policy::{Policy, Victims},
     record::{HostCopy, Record},
     requests::{Ask, Outcome, Request, RequestId, Want},
     state::{Step, StepRecord},

@@ -1,11 +1,8 @@
 //! Makes room: admits requests in turn and chooses whom to spill for them, not one more than needed.
 
 use super::{
-    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, Record, RequestId, Slot, Step, Victims, Want,
-    WordCell,
-    decision::GrantFor,
-    recency::Passing,
-    record::{HostCopy, Place},
+    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, RequestId, Slot, Step, Want, WordCell,
+    decision::GrantFor, record::HostCopy,
 };
 use std::collections::BTreeSet;
 
@@ -285,45 +282,6 @@ impl<C: WordCell + Clone> Core<C> {
             self.claim(slot, Some(id));
         }
         true
-    }
-
-    /// Takes out the next victim, and closes its word.
-    pub(super) fn next_victim(&mut self) -> Option<Slot> {
-        match self.victims {
-            _ if !self.spills => None,
-            Victims::LeastRecentlyUsed => self.order.take(&mut self.records, Passing::None),
-            Victims::NextUse => self.order.take(&mut self.records, Passing::Wanted).or_else(|| {
-                let last = self.wanted_last()?;
-                self.order.take_this(&mut self.records, last)
-            }),
-        }
-    }
-
-    /// The same for a grant that the driver refused, and that launches behind may wait for: it waits for none.
-    pub(super) fn next_victim_for_grant(&mut self) -> Option<Slot> {
-        if !self.spills {
-            return None;
-        }
-        self.next_victim().or_else(|| self.order.take(&mut self.records, Passing::Kept))
-    }
-
-    /// Of the candidates that launches wait for, the one that is needed last.
-    fn wanted_last(&self) -> Option<Slot> {
-        let is_free = |record: &Record<C>| {
-            let word = record.cell.load();
-            matches!(record.place, Place::Listed(_)) && word.pins() == 0 && !word.is_exported()
-        };
-        let mut wanted: BTreeSet<Slot> = BTreeSet::new();
-        let mut last = None;
-        for request in self.requests.queue.iter().filter_map(|&id| self.requests.get(id)) {
-            let Ask::Uses(wants) = &request.ask else { continue };
-            for want in wants.iter().filter(|want| want.kept) {
-                if wanted.insert(want.slot) && self.records.get(want.slot).is_some_and(is_free) {
-                    last = Some(want.slot);
-                }
-            }
-        }
-        last
     }
 
     /// The failure of a request that exports and fixed buffers alone keep out.

@@ -1,0 +1,52 @@
+//! Whom a spill takes next.
+
+use super::{Ask, Core, Record, Slot, Victims, WordCell, recency::Passing, record::Place};
+use std::collections::BTreeSet;
+
+impl<C: WordCell + Clone> Core<C> {
+    /// Takes out the next victim, and closes its word.
+    pub(super) fn next_victim(&mut self) -> Option<Slot> {
+        self.victim(false)
+    }
+
+    /// The same for a grant that the driver refused, and that launches behind may wait for: it waits for none.
+    pub(super) fn next_victim_for_grant(&mut self) -> Option<Slot> {
+        self.victim(true)
+    }
+
+    fn victim(&mut self, waits_for_none: bool) -> Option<Slot> {
+        if !self.spills {
+            return None;
+        }
+        let next = match self.victims {
+            Victims::LeastRecentlyUsed => self.order.take(&mut self.records, Passing::None),
+            Victims::NextUse => self.order.take(&mut self.records, Passing::Wanted).or_else(|| {
+                let last = self.wanted_last()?;
+                self.order.take_this(&mut self.records, last)
+            }),
+        };
+        if next.is_none() && waits_for_none {
+            return self.order.take(&mut self.records, Passing::Kept);
+        }
+        next
+    }
+
+    /// Of the candidates that launches wait for, the one that is needed last.
+    fn wanted_last(&self) -> Option<Slot> {
+        let is_free = |record: &Record<C>| {
+            let word = record.cell.load();
+            matches!(record.place, Place::Listed(_)) && word.pins() == 0 && !word.is_exported()
+        };
+        let mut wanted: BTreeSet<Slot> = BTreeSet::new();
+        let mut last = None;
+        for request in self.requests.queue.iter().filter_map(|&id| self.requests.get(id)) {
+            let Ask::Uses(wants) = &request.ask else { continue };
+            for want in wants.iter().filter(|want| want.kept) {
+                if wanted.insert(want.slot) && self.records.get(want.slot).is_some_and(is_free) {
+                    last = Some(want.slot);
+                }
+            }
+        }
+        last
+    }
+}
