@@ -1,27 +1,32 @@
 //! Where host copies and staging live: in runs of slabs that are pinned once and reused, or in ordinary memory.
 //!
 //! Unpins nothing while its device lives. The books' lock is the last one taken: drivers let go of runs under locks of
-//! their own.
+//! their own. No lock is held while memory is pinned: a driver may do the device's work meanwhile, and that may have
+//! buffers spilled.
 
 use super::{
     HostRuns,
-    sync::{Mutex, MutexGuard, lock},
+    sync::{Event, Listener, Mutex, lock},
 };
 use crate::{
     driver::{Driver, DriverError, DriverErrorKind, HostKind, HostMemory, HostRange, HostSlab},
     pool::{Run, Slabs},
 };
 use std::{
-    cell::Cell,
     sync::{Arc, Weak},
+    time::Duration,
 };
+
+/// How long a copy waits for what others are pinning at the limit. Whoever pins may be waiting for this very thread.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The host memory of one device's host copies and staging.
 #[derive(Debug)]
 pub struct HostTier {
     kind: HostKind,
     books: Arc<Mutex<Books>>,
-    growing: Mutex<()>,
+    /// Rung when memory has been pinned, or has not.
+    grown: Event,
 }
 
 #[derive(Debug)]
@@ -29,6 +34,8 @@ struct Books {
     limit: u64,
     refusals: Refusals,
     slabs: Slabs,
+    /// Bytes that are being pinned.
+    coming: u64,
     memory: Vec<Arc<HostSlab>>,
     held: HostUse,
 }
@@ -60,9 +67,9 @@ pub enum NoRuns {
 impl HostTier {
     /// A tier of memory of one kind, no more than `limit` bytes of it.
     pub fn new(kind: HostKind, limit: u64) -> HostTier {
-        let (refusals, slabs, memory, held) = Default::default();
-        let books = Books { limit, refusals, slabs, memory, held };
-        HostTier { kind, books: Arc::new(Mutex::new(books)), growing: Mutex::new(()) }
+        let (refusals, slabs, coming, memory, held) = Default::default();
+        let books = Books { limit, refusals, slabs, coming, memory, held };
+        HostTier { kind, books: Arc::new(Mutex::new(books)), grown: Event::new() }
     }
 
     /// Memory for a copy of `bytes` bytes.
@@ -101,22 +108,28 @@ impl HostTier {
     }
 
     fn take_pinned(&self, driver: &dyn Driver, bytes: u64) -> Result<HostRuns, NoRuns> {
-        if let Some(runs) = self.cut(bytes) {
-            return Ok(runs);
-        }
-        let _turn = self.turn_to_grow();
+        let mut is_patient = true;
         loop {
-            // Another thread may have pinned a slab meanwhile.
-            if let Some(runs) = self.cut(bytes) {
-                return Ok(runs);
+            let grown = self.grown.listen();
+            let pinning = {
+                let mut books = lock(&self.books);
+                if let Some(runs) = self.cut(&mut books, bytes) {
+                    return Ok(runs);
+                }
+                match self.pinning(&mut books, bytes) {
+                    None if books.coming == 0 || !is_patient => return Err(NoRuns::Full),
+                    pinning => pinning,
+                }
+            };
+            match pinning {
+                Some(pinning) => pinning.pin(driver, bytes)?,
+                None => is_patient = grown.wait_timeout(PATIENCE).is_some(),
             }
-            self.grow(driver, bytes)?;
         }
     }
 
     /// Cuts a copy's memory from the slabs there are.
-    fn cut(&self, bytes: u64) -> Option<HostRuns> {
-        let mut books = lock(&self.books);
+    fn cut(&self, books: &mut Books, bytes: u64) -> Option<HostRuns> {
         let runs = books.slabs.take(bytes)?;
         books.held.most_runs = books.held.most_runs.max(runs.len() as u64);
         let mut left = bytes;
@@ -126,47 +139,18 @@ impl HostTier {
             let slab = &books.memory[run.slab.0];
             let part = slab.part(run.start as usize, used as usize);
             let part = part.expect("what is free in the books is no part that lives");
-            self.note(&mut books, HostKind::Pinned, used, Some(run)).holding(part)
+            self.note(books, HostKind::Pinned, used, Some(run)).holding(part)
         });
         Some(HostRuns::new(cut))
     }
 
-    /// Pins one slab more: as large as it should be, or if the driver has no room for that, as large as it must be.
-    fn grow(&self, driver: &dyn Driver, bytes: u64) -> Result<(), NoRuns> {
-        let (wanted, needed) = {
-            let mut books = lock(&self.books);
-            if !books.refusals.is_to_ask() {
-                return Err(NoRuns::Full);
-            }
-            let size = |room| books.slabs.next_slab(bytes, room);
-            (size(books.room_to_pin()).ok_or(NoRuns::Full)?, Slabs::needed(bytes).ok_or(NoRuns::Full)?)
-        };
-        for size in [wanted, needed] {
-            match driver.allocate_host(usize::try_from(size).map_err(|_| NoRuns::Full)?) {
-                Ok(memory) => {
-                    let mut books = lock(&self.books);
-                    books.refusals = Refusals::default();
-                    books.slabs.add(size);
-                    books.memory.push(HostSlab::new(memory));
-                    return Ok(());
-                }
-                Err(error) if error.kind != DriverErrorKind::OutOfMemory => {
-                    return Err(NoRuns::Refused(error));
-                }
-                Err(error) => {
-                    tracing::warn!(target: "tack_residency", %error, bytes = size, "host memory is not pinned");
-                }
-            }
-        }
-        lock(&self.books).refusals.note();
-        Err(NoRuns::Full)
-    }
-
-    /// Slabs are pinned one at a time. But a simulated device may do its work within the call that pins, and the buffers
-    /// dropped there may have others spilled: that thread has its turn already.
-    fn turn_to_grow(&self) -> Growing<'_> {
-        let is_first = !GROWING.replace(true);
-        Growing { is_first, _turn: is_first.then(|| lock(&self.growing)) }
+    /// One slab more to be pinned, as large as it should be; none where there is no room, or the driver is not asked.
+    fn pinning(&self, books: &mut Books, bytes: u64) -> Option<Pinning<'_>> {
+        let bytes = books.slabs.next_slab(bytes, books.room_to_pin())?;
+        books.refusals.is_to_ask().then(|| {
+            books.coming += bytes;
+            Pinning { tier: self, bytes }
+        })
     }
 
     /// Counts a run, until what this gives is dropped.
@@ -196,7 +180,7 @@ impl HostUse {
 impl Books {
     /// How many bytes more may be pinned.
     fn room_to_pin(&self) -> u64 {
-        self.limit.saturating_sub(self.slabs.bytes())
+        self.limit.saturating_sub(self.slabs.bytes()).saturating_sub(self.coming)
     }
 }
 
@@ -250,20 +234,47 @@ impl Drop for Taken {
     }
 }
 
-thread_local! {
-    static GROWING: Cell<bool> = const { Cell::new(false) };
+/// A slab that is being pinned, counted against the limit until it is in the books or is not.
+struct Pinning<'a> {
+    tier: &'a HostTier,
+    bytes: u64,
 }
 
-/// A thread's turn to pin a slab.
-struct Growing<'a> {
-    is_first: bool,
-    _turn: Option<MutexGuard<'a, ()>>,
-}
-
-impl Drop for Growing<'_> {
-    fn drop(&mut self) {
-        if self.is_first {
-            GROWING.set(false);
+impl Pinning<'_> {
+    /// Pins it; or if the driver has no room for that, one as large as a copy of `bytes` bytes needs.
+    fn pin(mut self, driver: &dyn Driver, bytes: u64) -> Result<(), NoRuns> {
+        loop {
+            let size = usize::try_from(self.bytes).map_err(|_| NoRuns::Full)?;
+            let pinned = driver.allocate_host(size);
+            let mut books = lock(&self.tier.books);
+            match pinned {
+                Ok(memory) => {
+                    books.refusals = Refusals::default();
+                    books.slabs.add(self.bytes);
+                    books.memory.push(HostSlab::new(memory));
+                    return Ok(());
+                }
+                Err(error) if error.kind != DriverErrorKind::OutOfMemory => {
+                    return Err(NoRuns::Refused(error));
+                }
+                Err(error) => {
+                    tracing::warn!(target: "tack_residency", %error, bytes = size, "host memory is not pinned");
+                }
+            }
+            let needed = Slabs::needed(bytes).unwrap_or_default();
+            if self.bytes == needed {
+                books.refusals.note();
+                return Err(NoRuns::Full);
+            }
+            books.coming = books.coming - self.bytes + needed;
+            self.bytes = needed;
         }
+    }
+}
+
+impl Drop for Pinning<'_> {
+    fn drop(&mut self) {
+        lock(&self.tier.books).coming -= self.bytes;
+        self.tier.grown.notify(usize::MAX);
     }
 }

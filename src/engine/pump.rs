@@ -231,7 +231,7 @@ impl Engine {
 
     /// Tries what the driver refused and must be done again, if it is time for that; true if there was any. That is
     /// nothing new by itself.
-    fn retry(&self, state: &mut State, now: Duration) -> bool {
+    pub(super) fn retry(&self, state: &mut State, now: Duration) -> bool {
         if now < state.retry_at && !self.driver.caps().computed_clock {
             return false;
         }

@@ -34,7 +34,6 @@ pub struct Queue {
     done: AtomicU64,
     base: AtomicU64,
     waited: [AtomicU64; QUEUES],
-    submit: Mutex<()>,
     marks: Mutex<Marks>,
 }
 
@@ -91,7 +90,6 @@ impl Queue {
             done: AtomicU64::new(0),
             base: AtomicU64::new(0),
             waited: std::array::from_fn(|_| AtomicU64::new(0)),
-            submit: Mutex::new(()),
             marks: Mutex::new(Marks::default()),
         }
     }
@@ -177,17 +175,19 @@ impl Queue {
     }
 
     /// A fence behind number `sequence`, recorded now if there is none yet; and the number it covers.
+    ///
+    /// No lock is held while it is recorded: a driver may do the device's work meanwhile, and that may ask for another.
+    /// Two recorded at a time stand in the order of what they cover. The first may pass last then: the second is looked
+    /// at only after it.
     fn fence(&self, driver: &dyn Driver, sequence: u64) -> Result<(u64, Fence)> {
-        if let Some(mark) = self.mark(sequence) {
-            return Ok(mark);
-        }
-        let _submit = lock(&self.submit);
         if let Some(mark) = self.mark(sequence) {
             return Ok(mark);
         }
         let covers = self.queued();
         let fence = driver.record(self.id)?;
-        lock(&self.marks).recorded.push_back(Mark { covers, fence, waiters: Vec::new() });
+        let mut marks = lock(&self.marks);
+        let at = marks.recorded.partition_point(|mark| mark.covers <= covers);
+        marks.recorded.insert(at, Mark { covers, fence, waiters: Vec::new() });
         Ok((covers, fence))
     }
 

@@ -140,9 +140,12 @@ impl Engine {
         IN_ORDER.get() || matches!(self.ordering.try_lock(), Err(TryLockError::WouldBlock))
     }
 
-    /// Lets the queueing of a pinned buffer's host operation go on, for a moment.
+    /// Lets the queueing of a pinned buffer's host operation go on, for a moment. If the driver has refused a part of
+    /// it, this thread may be the one that has it tried again.
     pub(super) fn stand_back(&self, is_closed: impl Fn() -> bool) {
         let opened = self.bell.listen();
+        let now = self.driver.now();
+        self.retry(&mut lock(&self.state), now);
         self.pump();
         if is_closed() {
             opened.wait_timeout(Duration::from_millis(10));

@@ -1,7 +1,7 @@
 //! A host copy in a few runs: each is a copy of its own, and any of them may be refused.
 
 use crate::bench::{Bench, CLOCKS, MIB, RESTORE, SPILL, assert_bytes, finish, pattern, poll_once};
-use std::pin::pin;
+use std::{pin::pin, time::Duration};
 use tack_residency::{
     Device, Use,
     driver::{
@@ -170,6 +170,35 @@ fn a_read_or_a_write_refused_at_its_second_run_left_half_of_it_or_none() {
             drop((held, buffer));
             bench.check_gone();
         }
+    }
+}
+
+#[test]
+fn a_launch_waited_for_ever_for_the_rest_of_a_write_that_only_its_own_thread_would_have_tried_again() {
+    for clock in CLOCKS {
+        let refusals = 3;
+        let calls = split(clock, None).0.fault.calls(Call::CopyIn);
+        let steps: Vec<_> =
+            (0..refusals).map(|step| Step::new(Call::CopyIn, calls + 1 + step, REFUSED)).collect();
+        let bench = Bench::new(clock, Device::options().budget(16 * MIB).host_limit(6 * MIB), &steps);
+        let buffer = bench.buffer(BYTES, 100);
+        let held = bench.split(6);
+        let launch = finish(bench.device.prepare([Use::read_write(&buffer)])).expect("room");
+        let mut write = Box::pin(buffer.write(pattern(BYTES, 7)));
+        let _ = poll_once(write.as_mut());
+        launch
+            .submit(|run| {
+                run.host_kernel(Duration::ZERO, |args| {
+                    args[0].bytes_mut().iter_mut().for_each(|byte| *byte ^= 1)
+                })
+            })
+            .expect("queued behind the write");
+        finish(write).expect("written, the rest at the fourth try");
+        finish(bench.device.idle()).expect("its staging is back");
+        let expected: Vec<_> = pattern(BYTES, 7).iter().map(|byte| byte ^ 1).collect();
+        assert_bytes("written, then launched", &buffer, &expected);
+        drop((held, buffer));
+        bench.check_gone();
     }
 }
 

@@ -1,10 +1,18 @@
 //! What the host tier takes: little more than what it holds, and nothing once a program has settled.
 
-use crate::bench::{MIB, Random, finish};
-use std::{collections::BTreeSet, ptr, sync::Arc};
+use crate::bench::{MIB, Random, finish, poll_once};
+use std::{
+    collections::BTreeSet,
+    pin::pin,
+    ptr,
+    sync::{Arc, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
 use tack_residency::{
     Buffer, Device, Use,
     driver::{
+        Arg,
         fault::{Call, Fault},
         sim::{Config, Contents, Sim},
     },
@@ -81,4 +89,43 @@ fn a_host_copy_takes_an_eighth_more_than_its_bytes_at_most_from_a_mebibyte_on() 
         assert!(pinned <= asked.max(MIB) / 8 * 9, "{info:?}");
         drop(held);
     }
+}
+
+#[test]
+fn pinning_held_a_lock_that_the_device_s_own_work_waited_for() {
+    let sim = Sim::open(Config::profile("pcie4").expect("a profile")).expect("a device");
+    let fault = Fault::new(sim.clone(), []);
+    let device = Device::options().budget(16 * MIB).open_driver("pinning", fault.clone()).expect("a device");
+    let [kernel, first, second] = [0; 3].map(|_| finish(device.alloc(MIB).uninitialised()).expect("room"));
+    let (begun, has_begun) = mpsc::channel();
+    let (done, is_done) = mpsc::channel();
+    let launch = finish(device.prepare([Use::read_write(&kernel)])).expect("room");
+    let pins = fault.clone();
+    let body = move |_: &mut [Arg<'_>]| {
+        let before = pins.calls(Call::AllocateHost);
+        begun.send(()).expect("it is waited for");
+        let start = Instant::now();
+        while pins.calls(Call::AllocateHost) == before && start.elapsed() < Duration::from_secs(10) {
+            thread::yield_now();
+        }
+        // Memory is being pinned for the read of the other thread, which waits for this kernel's end.
+        assert!(poll_once(pin!(second.read())).is_pending());
+    };
+    launch.submit(|run| run.host_kernel(Duration::from_micros(10), body)).expect("queued");
+    let other = thread::spawn({
+        let done = done.clone();
+        move || {
+            has_begun.recv().expect("it begins");
+            let bytes = finish(first.read()).expect("read").len();
+            done.send(bytes).expect("it is waited for");
+        }
+    });
+    let idle = thread::spawn(move || {
+        finish(device.idle()).expect("idle");
+        done.send(0).expect("it is waited for");
+    });
+    for _ in 0..2 {
+        is_done.recv_timeout(Duration::from_secs(60)).expect("a thread hangs");
+    }
+    _ = [other, idle].map(|thread| thread.join().expect("no panic"));
 }
