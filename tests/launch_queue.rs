@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -413,6 +414,44 @@ fn a_refused_launch_waited_for_what_one_behind_it_kept() {
     queue.push(others, nothing).try_now().expect("taken");
     assert_eq!(queue.len(), 2, "the second is ready, and comes behind the first");
     queue.flush().within(SOON).wait().expect("both are queued");
+    device.check().expect("the books balance");
+}
+
+#[test]
+fn a_launch_waited_for_ever_for_room_that_others_were_given_while_the_hook_ran_for_it() {
+    type Other = Pin<Box<dyn Future<Output = bool> + Send>>;
+    let action: Arc<Mutex<Option<(Buffer, Other)>>> = Arc::default();
+    let in_hook = action.clone();
+    let hook = move |_| {
+        let action = in_hook.lock().expect("not poisoned").take();
+        if let Some((dropped, mut other)) = action {
+            drop(dropped); // the launch in the queue keeps it, beside the budget
+            assert!(other.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            OTHER.set(Some(other));
+        }
+    };
+    thread_local! {
+        static OTHER: std::cell::Cell<Option<Other>> = const { std::cell::Cell::new(None) };
+    }
+    let sim = Sim::open(Config::profile("pcie4").expect("a profile")).expect("opened");
+    // Three for the buffers; then the launch's.
+    let fault = Fault::new(sim, [Step::new(Call::Allocate, 3, Effect::Refuse(DriverErrorKind::OutOfMemory))]);
+    let options = Device::options().budget(4 * MIB).on_memory_pressure(hook);
+    let device = options.open_driver("sim", fault).expect("opened");
+    let [first, kept, large] = [1, 1, 3].map(|mib| device.alloc(mib * MIB).wait().expect("a buffer"));
+    large.spill().wait().expect("spilled");
+    first.spill().wait().expect("spilled");
+    let mut queue = device.launch_queue(4);
+    let other = {
+        let (device, first, large) = (device.clone(), first.clone(), large.clone());
+        async move { device.prepare([Use::read(&first), Use::read(&large)]).await.is_ok() }
+    };
+    let push = queue.push([Use::read(&first), Use::read(&kept)], nothing);
+    *action.lock().expect("not poisoned") = Some((kept, Box::pin(other)));
+    push.try_now().expect("taken");
+    queue.flush().within(SOON).wait().expect("queued: the other gives way");
+    let other = OTHER.take().expect("the hook has run");
+    assert!(futures::executor::block_on(other), "it comes behind");
     device.check().expect("the books balance");
 }
 

@@ -167,7 +167,7 @@ impl<C: WordCell + Clone> Core<C> {
         })
     }
 
-    fn nothing_but_pins(&self) -> bool {
+    pub(super) fn nothing_but_pins(&self) -> bool {
         self.claims.is_empty() && self.issued == 0 && self.books.leaving == Bytes::ZERO
     }
 

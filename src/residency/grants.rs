@@ -41,11 +41,14 @@ impl<C: WordCell + Clone> Core<C> {
         {
             let next = match stage {
                 Stage::Untried | Stage::Retry => {
-                    if !self.issue(at) {
+                    if self.issue(at) {
+                        changed = true;
+                        continue;
+                    }
+                    if !self.is_kept_out(at) {
                         break;
                     }
-                    changed = true;
-                    continue;
+                    Stage::Victim
                 }
                 Stage::Hook => self.ask_hook(at),
                 Stage::Asking | Stage::Trimming => break,
@@ -116,6 +119,17 @@ impl<C: WordCell + Clone> Core<C> {
         self.retried = self.retried.saturating_add(usize::from(grant.is_refused()));
         self.decide(Decision::Allocate(grant));
         true
+    }
+
+    /// Whether a refused grant has no room now since others were served while the hook ran for it, and nothing is
+    /// on its way that would give it some: it may be what they wait for.
+    fn is_kept_out(&self, at: usize) -> bool {
+        let Some(grant) = self.grants.get(at).filter(|grant| grant.stage == Stage::Retry) else {
+            return false;
+        };
+        let is_held = |slot| self.records.get(slot).is_some_and(|record| record.holds > 0);
+        let waits = matches!(grant.want, GrantFor::Restore(slot) if is_held(slot));
+        !waits && self.nothing_but_pins() && !self.is_leaving()
     }
 
     /// Whether a grant of `bytes`, the first, would use room that the decided book does not have yet: what is claimed
