@@ -93,7 +93,7 @@ impl<'a> Use<'a> {
     }
 
     /// All of the buffer is overwritten.
-    fn overwrites(&self) -> bool {
+    pub(crate) fn overwrites(&self) -> bool {
         let whole = match self.0 {
             Target::Buffer(..) => true,
             Target::View(view, _) => view.is_whole(),

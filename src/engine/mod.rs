@@ -14,6 +14,7 @@ mod due;
 mod flags;
 mod free;
 mod hand_out;
+mod hint;
 mod host_op;
 mod host_runs;
 mod host_tier;
@@ -38,6 +39,7 @@ pub use self::{
     block::block_on,
     cell::Cell,
     flags::Flags,
+    hint::Hints,
     host_op::HostOp,
     host_runs::HostRuns,
     host_tier::{HostTier, NoRuns},

@@ -279,7 +279,7 @@ impl Engine {
 
     /// Whether a request waits in vain for as long as the calling thread does: for pins alone, of which that thread
     /// holds some; or behind a request that does, if it holds all of them.
-    fn waits_for_caller(&self, id: RequestId) -> bool {
+    pub(super) fn waits_for_caller(&self, id: RequestId) -> bool {
         let thread = std::thread::current().id();
         let state = lock(&self.state);
         let mine = || state.holders.values().filter(|holder| holder.thread == thread);

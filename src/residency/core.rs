@@ -45,6 +45,8 @@ pub struct Core<C> {
     pub(super) exported: Bytes,
     /// Requests admitted whose pins will end by themselves.
     pub(super) kept: usize,
+    /// Hints admitted whose buffers are on their way: their pins end by themselves too.
+    pub(super) hinting: usize,
     /// Of buffers claimed for requests and not yet released.
     pub(super) claimed: Bytes,
     /// The device is lost: nothing ends by itself.
@@ -81,6 +83,7 @@ impl<C: WordCell + Clone> Core<C> {
             asked: Bytes::ZERO,
             exported: Bytes::ZERO,
             kept: 0,
+            hinting: 0,
             claimed: Bytes::ZERO,
             is_lost: false,
             budget,
@@ -98,7 +101,7 @@ impl<C: WordCell + Clone> Core<C> {
             Ask::Fresh(bytes) | Ask::Room(bytes) => *bytes,
             Ask::Spill(_) | Ask::Drop(_) | Ask::Touch(_) | Ask::Cool(_) => Bytes::ZERO,
         };
-        let id = self.requests.push(ask, stamp, bytes);
+        let id = self.requests.push(ask, stamp, bytes, false);
         self.count_wanted(id, true);
         id
     }
@@ -112,6 +115,10 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Puts a request that is not in the queue first.
     pub(super) fn queue_first(&mut self, id: RequestId) {
+        if self.is_hint(id) {
+            self.requests.hints.push_front(id);
+            return;
+        }
         self.requests.queue.push_front(id);
         self.count_wanted(id, true);
     }
@@ -130,7 +137,8 @@ impl<C: WordCell + Clone> Core<C> {
     /// Decides all that can be decided now.
     pub fn step(&mut self) {
         self.shrink_to_budget();
-        while self.admit_next() | self.pump_grants() {}
+        self.take_hints_back();
+        while self.admit_next() | self.pump_grants() | self.admit_hint() {}
         self.write_back();
     }
 
@@ -158,7 +166,7 @@ impl<C: WordCell + Clone> Core<C> {
         if let Some(grant) = self.next_grant().and_then(|at| self.grants.get(at)) {
             return if grant.waits_for_pins() && self.nothing_but_pins() { self.asker(grant) } else { None };
         }
-        if under_way || self.kept > 0 {
+        if under_way || self.kept > 0 || self.hinting > 0 {
             return None;
         }
         self.requests.queue.iter().copied().find(|&id| {
@@ -280,8 +288,12 @@ impl<C: WordCell + Clone> Core<C> {
 
     pub(super) fn wake(&mut self, id: RequestId, outcome: Outcome) {
         if let Some(request) = self.requests.get_mut(id) {
+            let is_hint_over = request.is_hint && matches!(outcome, Outcome::Done);
             request.outcome = outcome;
             self.decide(Decision::Wake(id));
+            if is_hint_over {
+                self.end_hint(id);
+            }
         }
     }
 

@@ -290,11 +290,16 @@ impl<C: WordCell + Clone> Core<C> {
     pub(super) fn abandon(&mut self, id: RequestId) {
         self.hook_over(id);
         let Some(request) = self.requests.get(id) else { return };
-        let held = matches!(request.outcome, Outcome::Done)
-            || (!self.requests.queue.contains(&id) && !matches!(request.outcome, Outcome::Failed(_)));
+        let is_hint = request.is_hint;
+        let held = match request.outcome {
+            Outcome::Done => !is_hint,
+            Outcome::Failed(_) => false,
+            Outcome::Queued | Outcome::AskHook | Outcome::Admitted => !self.requests.is_queued(id),
+        };
         let ask = request.ask.clone();
         match ask {
             Ask::Uses(wants) if held => {
+                self.hinting = self.hinting.saturating_sub(usize::from(is_hint));
                 self.kept = self.kept.saturating_sub(usize::from(wants.iter().any(|want| want.kept)));
                 for want in wants {
                     if let Some(record) = self.records.get_mut(want.slot) {

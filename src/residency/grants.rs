@@ -158,7 +158,8 @@ impl<C: WordCell + Clone> Core<C> {
         match grant.want {
             GrantFor::Fresh(id) | GrantFor::Room(id) => Some(id),
             GrantFor::Restore(slot) | GrantFor::Overwrite(slot) => {
-                self.records.get(slot).and_then(|record| record.waiters.first().copied())
+                let waiters = self.records.get(slot).map(|record| &record.waiters)?;
+                waiters.iter().find(|&&id| !self.is_hint(id)).or(waiters.first()).copied()
             }
         }
     }
@@ -242,7 +243,8 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     fn is_wanted(&self, grant: &Grant) -> bool {
-        self.asker(grant).is_some_and(|id| self.requests.get(id).is_some_and(Request::is_waiting))
+        let asker = self.asker(grant).and_then(|id| self.requests.get(id));
+        asker.is_some_and(|request| request.is_waiting() && !request.is_hint)
     }
 
     /// With nothing left to spill for the first grant: a later request that waits gives its pins up, or the grant

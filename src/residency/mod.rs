@@ -11,6 +11,7 @@ mod decision;
 mod feed;
 mod grants;
 mod hand_out;
+mod hints;
 mod policy;
 mod recency;
 mod record;

@@ -51,8 +51,7 @@ impl Recency {
         let mut from = Bound::Unbounded;
         loop {
             let entry = *self.order.range((from, Bound::Unbounded)).next()?;
-            let is_wanted = records.get(entry.2).is_some_and(|record| record.wanted > 0);
-            let is_spared = passing == Passing::Wanted && is_wanted;
+            let is_spared = records.get(entry.2).is_some_and(|record| passing.spares(record));
             let met = if is_spared { Met::Kept } else { self.try_take(records, entry) };
             match met {
                 Met::Taken => return Some(entry.2),
@@ -129,6 +128,19 @@ pub enum Passing {
     Kept,
     /// Such buffers, and those that launches wait for.
     Wanted,
+    /// All of these, and those that hints are about.
+    Hinted,
+}
+
+impl Passing {
+    fn spares<C: WordCell>(self, record: &Record<C>) -> bool {
+        let is_hinted = || record.hinted.is_some_and(|stamp| record.cell.load().stamp() == stamp);
+        match self {
+            Passing::None | Passing::Kept => false,
+            Passing::Wanted => record.wanted > 0,
+            Passing::Hinted => record.wanted > 0 || is_hinted(),
+        }
+    }
 }
 
 /// A candidate: its stamp when it was listed, its age, its place in the table.

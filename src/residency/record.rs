@@ -45,6 +45,8 @@ pub struct Record<C> {
     pub keepers: u32,
     /// How many requests that keep their buffers wait in the queue for it.
     pub wanted: u32,
+    /// The stamp that the last hint gave it: as long as it has that, hints are not to spill it.
+    pub hinted: Option<u64>,
     /// Has not had device memory yet: not counted as spilled, though its word says so.
     pub unborn: bool,
     /// In the decided book.
@@ -109,6 +111,7 @@ impl<C> Record<C> {
             holds: 0,
             keepers: 0,
             wanted: 0,
+            hinted: None,
             unborn: false,
             present: true,
             memory: true,

@@ -71,6 +71,8 @@ pub struct Request {
     pub(super) turn: u64,
     /// Its launch is being queued: what it holds cannot be taken back.
     pub(super) begun: bool,
+    /// It only hints at what will be asked for.
+    pub(super) is_hint: bool,
 }
 
 impl Request {
@@ -108,10 +110,12 @@ impl Request {
 pub struct Requests {
     table: Table<Request>,
     pub(super) queue: VecDeque<RequestId>,
+    /// Hints that wait until no one else does, in their order.
+    pub(super) hints: VecDeque<RequestId>,
 }
 
 impl Requests {
-    pub(super) fn push(&mut self, ask: Ask, stamp: u64, bytes: Bytes) -> RequestId {
+    pub(super) fn push(&mut self, ask: Ask, stamp: u64, bytes: Bytes, is_hint: bool) -> RequestId {
         let id = RequestId(self.table.insert(Request {
             ask,
             stamp,
@@ -121,8 +125,13 @@ impl Requests {
             hooked: false,
             turn: 0,
             begun: false,
+            is_hint,
         }));
-        self.queue.push_back(id);
+        if is_hint {
+            self.hints.push_back(id)
+        } else {
+            self.queue.push_back(id)
+        }
         id
     }
 
@@ -140,8 +149,14 @@ impl Requests {
         self.table.remove(id.0)
     }
 
+    /// Whether it waits to be admitted.
+    pub(super) fn is_queued(&self, id: RequestId) -> bool {
+        self.queue.contains(&id) || self.hints.contains(&id)
+    }
+
     /// Takes one out of the queue; false if it was not there.
     pub(super) fn unqueue(&mut self, id: RequestId) -> bool {
+        self.hints.retain(|&hint| hint != id);
         let before = self.queue.len();
         self.queue.retain(|&queued| queued != id);
         self.queue.len() < before

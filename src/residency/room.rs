@@ -6,7 +6,7 @@ use super::{
 };
 use std::collections::BTreeSet;
 
-enum Admit {
+pub(super) enum Admit {
     Yes,
     NotYet,
     Never(Failure),
@@ -76,7 +76,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Whether the wait is for an operation or a launch being queued, not for room.
     fn will_fit(&self, bytes: Bytes) -> bool {
-        self.books.decided.plus(bytes) <= self.budget() || self.kept > 0
+        self.books.decided.plus(bytes) <= self.budget() || self.kept > 0 || self.hinting > 0
     }
 
     fn admit(&mut self, id: RequestId, ask: &Ask, stamp: u64, bytes: Bytes) -> Admit {
@@ -116,7 +116,7 @@ impl<C: WordCell + Clone> Core<C> {
         Admit::Yes
     }
 
-    fn admit_uses(&mut self, id: RequestId, wants: &[Want], stamp: u64, bytes: Bytes) -> Admit {
+    pub(super) fn admit_uses(&mut self, id: RequestId, wants: &[Want], stamp: u64, bytes: Bytes) -> Admit {
         let (mut need, mut unmovable) = (Bytes::ZERO, Bytes::ZERO);
         for want in wants {
             let Some(record) = self.records.get(want.slot).filter(|record| !record.departed) else {
@@ -271,7 +271,7 @@ impl<C: WordCell + Clone> Core<C> {
         }
         let mut chosen = Vec::new();
         while over > Bytes::ZERO {
-            let Some(slot) = self.next_victim() else {
+            let Some(slot) = self.next_victim_for(id) else {
                 chosen.into_iter().for_each(|slot| self.reopen(slot));
                 return false;
             };

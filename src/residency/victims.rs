@@ -1,12 +1,20 @@
 //! Whom a spill takes next.
 
-use super::{Ask, Core, Record, Slot, Victims, WordCell, recency::Passing, record::Place};
+use super::{Ask, Core, Record, RequestId, Slot, Victims, WordCell, recency::Passing, record::Place};
 use std::collections::BTreeSet;
 
 impl<C: WordCell + Clone> Core<C> {
     /// Takes out the next victim, and closes its word.
     pub(super) fn next_victim(&mut self) -> Option<Slot> {
         self.victim(false)
+    }
+
+    /// The same for a request. A hint takes nothing that is needed before what it is about.
+    pub(super) fn next_victim_for(&mut self, id: RequestId) -> Option<Slot> {
+        if self.spills && self.is_hint(id) {
+            return self.order.take(&mut self.records, Passing::Hinted);
+        }
+        self.next_victim()
     }
 
     /// The same for a grant that the driver refused, and that launches behind may wait for: it waits for none.

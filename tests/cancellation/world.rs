@@ -32,6 +32,7 @@ pub enum Kind {
     Overwrite,
     Launch,
     EnsureResident,
+    Prefetch,
     Export,
     CopyIn,
     CopyOut,
@@ -47,13 +48,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 19] = [
         Kind::Alloc,
         Kind::Prepare,
         Kind::PrepareSpilled,
         Kind::Overwrite,
         Kind::Launch,
         Kind::EnsureResident,
+        Kind::Prefetch,
         Kind::Export,
         Kind::CopyIn,
         Kind::CopyOut,
@@ -134,6 +136,9 @@ impl World {
                 (run.boxed(), vec![(0, 77), (1, 77)])
             }
             Kind::EnsureResident => (async move { a.ensure_resident().await.map(drop) }.boxed(), vec![]),
+            Kind::Prefetch => {
+                (async move { device.prefetch([Use::read(a), Use::read(b)]).await.map(drop) }.boxed(), vec![])
+            }
             Kind::Export => (async move { a.export().await.map(drop) }.boxed(), vec![]),
             Kind::CopyIn => (async move { a.copy_to(c).await }.boxed(), vec![(2, last(0))]),
             Kind::CopyOut => (async move { c.copy_to(b).await }.boxed(), vec![(1, last(2))]),

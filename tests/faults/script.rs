@@ -144,6 +144,9 @@ impl Script {
         self.launch(Some(&second), "a", "b", false).await?;
         drop(export);
         Script::again(&mut self.errors, || device.make_room(2 * UNIT)).await?;
+        let coming = ["b", "e"].map(|name| self.buffers[name].clone());
+        Script::again(&mut self.errors, || device.prefetch(coming.each_ref().map(Use::read))).await?;
+        drop(coming);
         self.alloc("f").await?;
         self.launch(None, "c", "f", true).await?;
         self.fill("f", 0, 10, 7).await?;

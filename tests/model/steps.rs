@@ -30,7 +30,7 @@ impl Run {
 
     pub fn step(&mut self) {
         self.world.tick();
-        let most = if self.world.aheads.borrow().is_empty() { 102 } else { 150 };
+        let most = if self.world.aheads.borrow().is_empty() { 112 } else { 160 };
         let choice = self.world.rng.within(0..most);
         match choice {
             0..16 => self.alloc(),
@@ -50,9 +50,11 @@ impl Run {
             84..97 => self.poll_some(),
             97..100 => self.poll_all(),
             100..102 => self.open_queue(),
-            102..134 => self.push(),
-            134..138 => self.alloc_ahead(),
-            138..147 => self.flush(),
+            102..110 => self.prefetch(),
+            110..112 => self.wont_use(),
+            112..144 => self.push(),
+            144..148 => self.alloc_ahead(),
+            148..157 => self.flush(),
             _ => self.end_queue(),
         }
     }
@@ -330,6 +332,19 @@ impl Run {
         };
         let what = part.as_ref().map_or("spill all".to_owned(), |part| format!("spill #{}", part.held.id));
         self.start(what, tasks::spill(self.world.clone(), part));
+    }
+
+    fn prefetch(&mut self) {
+        let count = self.world.rng.within(1..4);
+        let held: Vec<_> = (0..count).filter_map(|_| self.world.any()).collect();
+        let ids: Vec<_> = held.iter().map(|held| held.id).collect();
+        self.start(format!("prefetch {ids:?}"), tasks::prefetch(self.world.clone(), held));
+    }
+
+    fn wont_use(&mut self) {
+        let Some(held) = self.world.any() else { return };
+        self.world.say(|| format!("will not use #{}", held.id));
+        held.buffer.wont_use();
     }
 
     fn make_room(&mut self) {

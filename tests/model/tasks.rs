@@ -237,6 +237,18 @@ pub async fn make_room(world: Rc<World>, bytes: u64) {
     }
 }
 
+pub async fn prefetch(world: Rc<World>, held: Vec<Held>) {
+    let since = world.now.get();
+    let buffers: Vec<_> = held.into_iter().map(|held| held.buffer).collect();
+    let uses: Vec<Use<'_>> = buffers.iter().map(Use::read_write).collect();
+    let prefetch = world.device().prefetch(uses);
+    drop(buffers); // it keeps none
+    match prefetch.await {
+        Ok(bytes) => world.say(|| format!("  {bytes} are there")),
+        Err(error) => panic!("prefetch since {since}: {error}"),
+    }
+}
+
 pub async fn spill(world: Rc<World>, part: Option<Part>) {
     let since = world.now.get();
     let operation = match &part {
