@@ -2,11 +2,8 @@
 
 use crate::{
     device::Device,
-    driver::{
-        Driver, HostKind,
-        cpu::Cpu,
-        sim::{Config, Sim},
-    },
+    devices,
+    driver::{Driver, HostKind},
     engine::{Engine, HostTier, Owner, Settings},
     error::{Error, ErrorKind, Result},
     residency::{Bytes, Policy, Victims},
@@ -252,12 +249,14 @@ impl Options {
     }
 
     /// Opens a device by name: `cuda` or `cuda:ORDINAL` (with the feature `cuda`), `sim`, `sim:PROFILE` (as
-    /// [`Config::profile`] knows them), or `cpu`.
+    /// [`Config::profile`](crate::driver::sim::Config::profile) knows them), `cpu`, or `auto`: the first GPU that opens, else
+    /// `sim`, with a warning. [`devices`](fn@crate::devices) lists them.
     ///
     /// ```
     /// # use tack_residency::Device;
     /// let device = Device::options().open("sim:h200")?;
     /// assert_eq!(device.memory_info().device_total, Some(141 << 30));
+    /// assert!(["cuda:0", "sim"].contains(&Device::options().open("auto")?.name()));
     /// let error = Device::options().open("gpu").unwrap_err(); // no device is called "gpu": there are [...]
     /// assert!(error.to_string().contains("there are") && error.to_string().contains("`sim`"));
     /// # Ok::<(), tack_residency::Error>(())
@@ -267,23 +266,11 @@ impl Options {
     ///
     /// `Unavailable` if there is no such device; the message names those there are, and what was tried.
     pub fn open(self, name: &str) -> Result<Device> {
-        let driver: Arc<dyn Driver> =
-            match name.split_once(':').map_or((name, None), |(kind, which)| (kind, Some(which))) {
-                ("sim", None) => Sim::open(Config::new())?,
-                ("sim", Some(profile)) => Sim::open(Config::profile(profile)?)?,
-                ("cpu", None) => Cpu::open(),
-                #[cfg(feature = "cuda")]
-                ("cuda", which) if which.is_none_or(|which| which.parse::<u32>().is_ok()) => {
-                    crate::driver::cuda::Cuda::open(which.and_then(|which| which.parse().ok()).unwrap_or(0))?
-                }
-                _ => {
-                    let cuda = if cfg!(feature = "cuda") { "`cuda`, `cuda:ORDINAL`, " } else { "" };
-                    let what = format!(
-                        "no device is called {name:?}: there are {cuda}`sim`, `sim:PROFILE` and `cpu`"
-                    );
-                    return Err(Error::new(ErrorKind::Unavailable, what));
-                }
-            };
+        if name == "auto" {
+            let (name, driver) = devices::open_first()?;
+            return self.open_driver(name, driver);
+        }
+        let driver = devices::open(name)?;
         self.open_driver(name, driver)
     }
 

@@ -66,6 +66,7 @@ impl Cuda {
     ///
     /// let error = Cuda::open(4_000_000_000).expect_err("nobody has so many");
     /// assert_eq!(error.kind, DriverErrorKind::Unavailable);
+    /// assert_eq!(Cuda::count().unwrap_or(0) > 0, Cuda::open(0).is_ok());
     /// ```
     ///
     /// # Errors
@@ -76,6 +77,15 @@ impl Cuda {
         let device = library.device(ordinal)?;
         let context = library.retain(device)?;
         Cuda::with(library, device, ordinal, context, Given::Retained)
+    }
+
+    /// How many devices there are, as `CUDA_VISIBLE_DEVICES` leaves them.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, with what was tried, if there is no library or a symbol is missing.
+    pub fn count() -> Result<u32> {
+        library()?.count().map(|count| u32::try_from(count).unwrap_or_default())
     }
 
     /// The device of a context of cudarc's, which is kept.

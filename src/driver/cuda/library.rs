@@ -171,11 +171,15 @@ impl Library {
         }
     }
 
-    pub(super) fn device(&self, ordinal: u32) -> Result<c_int> {
-        let (mut count, mut device) = (0, 0);
+    pub(super) fn count(&self) -> Result<c_int> {
+        let mut count = 0;
         // SAFETY: `count` is where the number goes.
         let code = unsafe { (self.calls.device_count.call)(&mut count) };
-        self.opening(self.calls.device_count.name, code)?;
+        self.opening(self.calls.device_count.name, code).map(|()| count)
+    }
+
+    pub(super) fn device(&self, ordinal: u32) -> Result<c_int> {
+        let (count, mut device) = (self.count()?, 0);
         let known = c_int::try_from(ordinal).ok().filter(|&ordinal| ordinal < count);
         let Some(ordinal) = known else {
             let message =
