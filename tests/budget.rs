@@ -14,7 +14,11 @@ use std::{
 };
 use tack_residency::{
     Buffer, Device, ErrorKind, Use,
-    driver::sim::{Clock, Config, Link, Pool, Sim},
+    driver::{
+        DriverErrorKind,
+        fault::{Call, Effect, Fault, Step},
+        sim::{Clock, Config, Link, Pool, Sim},
+    },
 };
 
 fn config(clock: Clock, pool: Pool, capacity: u64) -> Config {
@@ -178,5 +182,56 @@ fn more_than_the_device_has_was_refused_only_after_everything_was_spilled() {
         let error = device.prepare(&uses[..]).wait().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
         assert_eq!(device.memory_info().spills, 1, "for none of these");
+    }
+}
+
+/// Does something that must end, on a thread of its own.
+#[track_caller]
+fn ends<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, is_done) = std::sync::mpsc::channel();
+    thread::spawn(move || done.send(what()));
+    is_done.recv_timeout(Duration::from_secs(20)).expect("it ends")
+}
+
+#[test]
+fn a_budget_that_nothing_could_be_spilled_for_was_tried_for_without_end() {
+    for clock in [Clock::Computed, Clock::Real] {
+        for (host_limit, refused, lost) in
+            [(0, 0, false), (4096, 0, false), (u64::MAX, 3, false), (u64::MAX, 1, true)]
+        {
+            ends(move || {
+                let kind = if lost { DriverErrorKind::Lost } else { DriverErrorKind::Refused };
+                let refuse = |nth| Step::new(Call::CopyOut, nth, Effect::Refuse(kind));
+                let sim = Sim::open(config(clock, Pool::StreamOrdered, 1 << 20)).expect("a device");
+                let fault = Fault::new(sim, (0..refused).map(refuse));
+                let options = Device::options().budget(3 * 4096).host_limit(host_limit);
+                let device = options.open_driver("short", fault).expect("opened");
+                let held = [4096; 3].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+                let guard = held[2].ensure_resident().wait().expect("there");
+                device.set_budget(Some(4096));
+                let _ = device.idle().wait();
+                drop(guard);
+                held[2].wont_use();
+                let info = device.memory_info();
+                assert_eq!(info.over_budget, info.in_use > 4096, "{info:?}");
+                device.check().expect("balanced books");
+                if lost {
+                    device.set_budget(Some(0));
+                    return;
+                }
+                // It is tried again when something is asked for, or the budget is set.
+                let _ = device.alloc(4096).wait();
+                for _ in 0..=refused {
+                    device.set_budget(Some(4096));
+                    device.idle().wait().expect("idle");
+                }
+                let info = device.memory_info();
+                assert_eq!(
+                    info.in_use,
+                    if host_limit < u64::MAX { 3 * 4096 - host_limit } else { 4096 },
+                    "{info:?}"
+                );
+            });
+        }
     }
 }

@@ -128,7 +128,7 @@ impl<C: WordCell + Clone> Core<C> {
         }
         record.copying = None;
         record.host = HostCopy::Held;
-        self.is_write_back_refused = false;
+        (self.is_write_back_refused, self.is_copy_out_refused) = (false, false);
         match &mut record.claimed {
             Some(claim) => claim.copied = true,
             None => record.cleaned = true,
@@ -150,6 +150,7 @@ impl<C: WordCell + Clone> Core<C> {
         record.cell.set(|word| word.with_dirty(true));
         let claim = record.claimed;
         self.is_write_back_refused |= claim.is_none();
+        self.is_copy_out_refused = true;
         let waiting = std::mem::take(&mut record.spill_waiters);
         self.unclaim(slot);
         (self.is_overbooked, self.shrink) = (true, true);

@@ -40,6 +40,8 @@ pub struct Core<C> {
     pub(super) cleaning: bool,
     /// The last copy of write-back was refused: none is tried until a copy out has succeeded.
     pub(super) is_write_back_refused: bool,
+    /// The last copy out was refused: no buffer is spilled only since the budget has fallen, until something has changed.
+    pub(super) is_copy_out_refused: bool,
     /// In the decided book for requests, not for a buffer.
     pub(super) asked: Bytes,
     pub(super) exported: Bytes,
@@ -80,6 +82,7 @@ impl<C: WordCell + Clone> Core<C> {
             marks: None,
             cleaning: false,
             is_write_back_refused: false,
+            is_copy_out_refused: false,
             asked: Bytes::ZERO,
             exported: Bytes::ZERO,
             kept: 0,
@@ -101,6 +104,7 @@ impl<C: WordCell + Clone> Core<C> {
             Ask::Fresh(bytes) | Ask::Room(bytes) => *bytes,
             Ask::Spill(_) | Ask::Drop(_) | Ask::Touch(_) | Ask::Cool(_) => Bytes::ZERO,
         };
+        self.try_to_shrink();
         let id = self.requests.push(ask, stamp, bytes, false);
         self.count_wanted(id, true);
         id
@@ -159,10 +163,15 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// The request that waits for pins alone, with nothing on its way.
     pub fn stalled(&self) -> Option<RequestId> {
+        // What waits for the caller's hook does not end by itself.
+        let is_aside = |slot| self.grants.iter().any(|grant| grant.is_aside() && grant.is_of(slot));
+        let is_on_its_way = |slot, record: &Record<C>| {
+            record.ops > 0 || record.holds > 0 || (record.coming && !is_aside(slot))
+        };
         let under_way = !self.claims.is_empty()
             || self.issued > 0
             || self.books.leaving > Bytes::ZERO
-            || self.records.iter().any(|(_, record)| record.ops > 0 || record.holds > 0 || record.coming);
+            || self.records.iter().any(|(slot, record)| is_on_its_way(slot, record));
         if let Some(grant) = self.next_grant().and_then(|at| self.grants.get(at)) {
             return if grant.waits_for_pins() && self.nothing_but_pins() { self.asker(grant) } else { None };
         }
@@ -209,6 +218,13 @@ impl<C: WordCell + Clone> Core<C> {
         self.is_overbooked |= budget < self.budget;
         self.budget = budget;
         self.shrink = true;
+        self.is_copy_out_refused = false;
+    }
+
+    /// Something has changed that a spill refused before may have waited for.
+    fn try_to_shrink(&mut self) {
+        self.is_copy_out_refused = false;
+        self.shrink |= self.is_over_budget();
     }
 
     /// Whether live buffers hold more than the budget.
@@ -330,12 +346,17 @@ impl<C: WordCell + Clone> Core<C> {
     pub(super) fn unpin(&mut self, slot: Slot) {
         if let Some(record) = self.records.get(slot) {
             record.cell.set(super::Word::without_pin);
-            self.unpinned(slot);
+            self.pin_ended(slot);
         }
     }
 
     /// The last pin of a watched buffer, or its last export, has ended.
     pub fn unpinned(&mut self, slot: Slot) {
+        self.try_to_shrink();
+        self.pin_ended(slot);
+    }
+
+    fn pin_ended(&mut self, slot: Slot) {
         self.shrink |= self.is_over_budget();
         let Some(record) = self.records.get_mut(slot) else { return };
         if record.place == Place::Aside && !record.cell.load().is_exported() {

@@ -337,16 +337,14 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// Whether a spilled buffer's way back has begun: what the host writes then goes behind it.
     pub fn is_coming_for_sure(&self, slot: Slot) -> bool {
-        let queued = |grant: &Grant| matches!(grant.want, GrantFor::Restore(of) | GrantFor::Overwrite(of) if of == slot);
-        self.records.get(slot).is_some_and(|record| record.coming) && !self.grants.iter().any(queued)
+        let is_coming = self.records.get(slot).is_some_and(|record| record.coming);
+        is_coming && !self.grants.iter().any(|grant| grant.is_of(slot))
     }
 
     /// Takes back the grant of a buffer no one waits for, if it is not issued yet.
     fn ungrant(&mut self, slot: Slot) {
         let before = self.grants.len();
-        self.grants.retain(
-            |grant| !matches!(grant.want, GrantFor::Restore(of) | GrantFor::Overwrite(of) if of == slot),
-        );
+        self.grants.retain(|grant| !grant.is_of(slot));
         if self.grants.len() < before {
             self.not_coming(slot);
         }

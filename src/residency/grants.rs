@@ -1,7 +1,7 @@
 //! Device memory handed to admitted requests, in turn, as the device has it; and the way out when the driver refuses.
 
 use super::{
-    Ask, Bytes, Core, Decision, Failure, Outcome, Request, RequestId, WordCell,
+    Ask, Bytes, Core, Decision, Failure, Outcome, Request, RequestId, Slot, WordCell,
     decision::{Grant, GrantFor, Stage},
     record::Place,
 };
@@ -15,6 +15,11 @@ impl Grant {
     /// The caller's hook runs for it, and may ask for more: others are served meanwhile.
     pub(super) fn is_aside(&self) -> bool {
         self.stage == Stage::Asking
+    }
+
+    /// Whether it brings this buffer back.
+    pub(super) fn is_of(&self, slot: Slot) -> bool {
+        matches!(self.want, GrantFor::Restore(of) | GrantFor::Overwrite(of) if of == slot)
     }
 
     pub(super) fn waits_for_pins(&self) -> bool {

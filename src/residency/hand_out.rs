@@ -137,6 +137,7 @@ impl<C: WordCell + Clone> Core<C> {
 
     /// The last handle is gone.
     pub fn drop_buffer(&mut self, slot: Slot) {
+        self.is_copy_out_refused = false;
         let Some(record) = self.records.get_mut(slot).filter(|record| !record.dropped) else { return };
         record.dropped = true;
         // Those that go strictly by recency spill what they would without looking ahead.

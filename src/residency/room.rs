@@ -293,7 +293,7 @@ impl<C: WordCell + Clone> Core<C> {
     /// Spills what a lowered budget has no room for, as far as that may be spilled. Requests that were admitted under
     /// the old one and have no memory yet are admitted anew, in their order.
     pub(super) fn shrink_to_budget(&mut self) {
-        if !std::mem::take(&mut self.shrink) {
+        if !std::mem::take(&mut self.shrink) || self.is_lost {
             return;
         }
         if std::mem::take(&mut self.is_overbooked) {
@@ -310,7 +310,7 @@ impl<C: WordCell + Clone> Core<C> {
         {
             self.requeue(id);
         }
-        while self.is_over_budget() {
+        while self.is_over_budget() && !self.is_copy_out_refused {
             let Some(slot) = self.next_victim() else { return };
             self.claim(slot, None);
         }
