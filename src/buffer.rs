@@ -253,6 +253,7 @@ impl Buffer {
     /// # Ok::<(), tack_residency::Error>(())
     /// ```
     pub fn discard(&self) {
+        self.cell.set_zeroed(false);
         self.cell.engine.change(|core| core.discard(self.cell.slot()));
     }
 
@@ -281,8 +282,8 @@ impl Buffer {
         Buffer::from_cell(cell)
     }
 
-    /// A buffer that has no device memory yet.
-    pub(crate) fn unborn(device: &Device, bytes: u64) -> Result<Buffer> {
+    /// A buffer that has no device memory yet; cleared when it gets some, or not.
+    pub(crate) fn unborn(device: &Device, bytes: u64, cleared: bool) -> Result<Buffer> {
         let (engine, tag) = (device.engine(), device.engine().settings.tag.clone());
         let taken = taken(device, bytes)?;
         if taken == Bytes::ZERO {
@@ -290,6 +291,7 @@ impl Buffer {
         }
         let mut cell = Cell::new(device.owner().clone(), DevicePtr::NULL, bytes, engine.stamp());
         cell.tag = tag;
+        cell.set_zeroed(cleared);
         let cell = Arc::new(cell);
         engine.add_unborn(&cell, taken);
         Ok(Buffer::from_cell(cell))

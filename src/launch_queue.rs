@@ -115,7 +115,7 @@ impl LaunchQueue {
     }
 
     /// A new buffer of `bytes` bytes, at once: its device memory comes in its turn, behind what was pushed before and
-    /// ahead of what is pushed after, and is cleared to zero then. So a program that allocates between launches looks as
+    /// ahead of what is pushed after. It reads as zero until it is written. So a program that allocates between launches looks as
     /// far ahead as one that does not. Which buffers are spilled for it is what it would be with [`Device::alloc`].
     ///
     /// # Errors
@@ -140,8 +140,7 @@ impl LaunchQueue {
     /// # Ok::<(), tack_residency::Error>(())
     /// ```
     pub fn alloc(&mut self, bytes: u64) -> Result<Buffer> {
-        let clear = |run: &Run<'_>| Ok(run.driver().fill(run.queue(), run.ptr(0), run.bytes(0), 0)?);
-        self.alloc_with(bytes, Some(Box::new(clear)))
+        self.alloc_with(bytes, true)
     }
 
     /// As [`alloc`](LaunchQueue::alloc), with contents that are not specified until they are written.
@@ -161,13 +160,13 @@ impl LaunchQueue {
     ///
     /// As [`alloc`](LaunchQueue::alloc).
     pub fn alloc_uninitialised(&mut self, bytes: u64) -> Result<Buffer> {
-        self.alloc_with(bytes, None)
+        self.alloc_with(bytes, false)
     }
 
-    fn alloc_with(&mut self, bytes: u64, work: Option<Work>) -> Result<Buffer> {
-        let buffer = Buffer::unborn(&self.shared.device, bytes)?;
+    fn alloc_with(&mut self, bytes: u64, cleared: bool) -> Result<Buffer> {
+        let buffer = Buffer::unborn(&self.shared.device, bytes, cleared)?;
         if !buffer.is_empty() {
-            self.shared.ask(vec![Kept::whole(buffer.cell().clone())], work, false)?;
+            self.shared.ask(vec![Kept::whole(buffer.cell().clone())], None)?;
         }
         Ok(buffer)
     }
@@ -296,7 +295,7 @@ impl Steps for Push<'_> {
 
     fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
         if let Some((uses, work)) = self.new.take() {
-            self.queue.shared.ask(uses, Some(work), true)?;
+            self.queue.shared.ask(uses, Some(work))?;
         }
         let keep = Keep::Launches(self.queue.look_ahead);
         self.queue.poll(&mut self.wait, cx, patience, Self::NAME, keep)

@@ -14,7 +14,7 @@ use std::{
 use tack_residency::{
     Buffer, Device, ErrorKind, MemoryInfo, Run, Use,
     driver::{
-        DriverErrorKind,
+        Arg, DriverErrorKind,
         fault::{Call, Effect, Fault, Step},
         sim::{Config, Contents, Sim},
     },
@@ -588,12 +588,13 @@ fn an_allocation_that_finds_no_room_is_told_and_may_be_used_later() {
 
 #[test]
 fn a_buffer_written_by_the_host_before_its_turn_keeps_what_was_written() {
-    for name in ["sim", "sim:pcie4"] {
+    for (name, cleared) in [("sim", false), ("sim", true), ("sim:pcie4", false), ("sim:pcie4", true)] {
         let device = Device::options().budget(2 * 4096).open(name).expect("opened");
         let held = [4096; 2].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
         let guards = held.each_ref().map(|buffer| buffer.ensure_resident().wait().expect("resident"));
         let mut queue = device.launch_queue(4);
-        let buffer = queue.alloc_uninitialised(4096).expect("a buffer");
+        let buffer = if cleared { queue.alloc(4096) } else { queue.alloc_uninitialised(4096) };
+        let buffer = buffer.expect("a buffer");
         buffer.write([5; 4096]).wait().expect("written to the host");
         let add = |run: &Run<'_>| {
             run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().iter_mut().for_each(|byte| *byte += 1))
@@ -604,6 +605,75 @@ fn a_buffer_written_by_the_host_before_its_turn_keeps_what_was_written() {
         assert_eq!(buffer.read().wait().expect("read"), [6; 4096]);
         let info = device.memory_info();
         assert_eq!((info.restores, info.spills), (0, 1), "its first arrival is no restore: {info}");
+        device.check().expect("the books balance");
+    }
+}
+
+#[test]
+fn a_write_by_the_host_was_cleared_away_when_the_turn_of_its_buffer_came() {
+    for name in ["sim", "sim:pcie4"] {
+        let device = Device::options().budget(4 << 20).open(name).expect("opened");
+        let arrays = futures::executor::block_on(buffers(&device, 8, 1 << 20));
+        let mut queue = device.launch_queue(4);
+        let mut made = Vec::new();
+        for value in 1..=64u8 {
+            let add = |run: &Run<'_>| {
+                run.host_kernel(Duration::from_micros(50), |args| args[0].bytes_mut()[0] += 1)
+            };
+            queue.push([Use::read_write(&arrays[usize::from(value) % 8])], add).wait().expect("taken");
+            let buffer = queue.alloc(4096).expect("a buffer");
+            if value % 2 == 0 {
+                buffer.write(vec![value; 4096]).wait().expect("written");
+            } else {
+                buffer.fill(value).wait().expect("filled");
+            }
+            queue.push([Use::read(&buffer)], nothing).wait().expect("taken");
+            made.push((value, buffer));
+        }
+        queue.flush().wait().expect("queued");
+        for (value, buffer) in made {
+            assert_eq!(buffer.read().wait().expect("read"), vec![value; 4096], "{name}");
+        }
+    }
+}
+
+/// Zeros were promised, and only the turn in the queue made them.
+#[test]
+fn a_buffer_whose_turn_never_came_was_what_the_memory_held_before() {
+    for (name, is_refused) in [("sim", false), ("sim:pcie4", false), ("sim", true), ("sim:pcie4", true)] {
+        let config = if name == "sim" { Config::new() } else { Config::profile("pcie4").expect("a profile") };
+        let sim = Sim::open(config).expect("opened");
+        let refuse = Effect::Refuse(DriverErrorKind::Refused);
+        // Of fills: two for the buffers held, then the new one's.
+        let fault = Fault::new(sim, is_refused.then_some(Step::new(Call::Fill, 2, refuse)));
+        let device = Device::options().budget(2 * 4096).open_driver(name, fault).expect("opened");
+        let held = [4096; 2].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
+        let guards = held.each_ref().map(|buffer| buffer.ensure_resident().wait().expect("resident"));
+        let mut queue = device.launch_queue(4);
+        let buffer = queue.alloc(4096).expect("a buffer");
+        if is_refused {
+            drop(guards);
+            let error = queue.flush().wait().expect_err("refused");
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        } else {
+            drop(queue);
+            drop(guards);
+        }
+        for round in 0..2 {
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let note = seen.clone();
+            let look =
+                move |args: &mut [Arg<'_>]| *note.lock().expect("not poisoned") = args[0].bytes().to_vec();
+            let launch = device.prepare([Use::read(&buffer)]).wait().expect("room");
+            launch.submit(|run| run.host_kernel(Duration::ZERO, look)).expect("queued");
+            device.idle().wait().expect("idle");
+            assert_eq!(*seen.lock().expect("not poisoned"), [0; 4096], "{name}, round {round}");
+            assert_eq!(buffer.read().wait().expect("read"), [0; 4096]);
+            buffer.spill().wait().expect("spilled, with no copy to make");
+        }
+        // A launch that was to overwrite it, and was not queued.
+        drop(device.prepare([Use::write(&buffer)]).wait().expect("room"));
+        assert_eq!(buffer.read().wait().expect("read"), [0; 4096]);
         device.check().expect("the books balance");
     }
 }

@@ -32,6 +32,8 @@ pub struct Cell {
     /// is thrown away if the buffer was written meanwhile.
     copied: AtomicU64,
     beyond_compute: AtomicBool,
+    /// Contents that no one has written are zero: device memory that comes without a copy is cleared.
+    zeroed: AtomicBool,
     host: Mutex<Option<HostRuns>>,
     /// What keeps its device going, for as long as it has handles: what is done after that keeps no device.
     owner: Mutex<Option<Arc<Owner>>>,
@@ -58,6 +60,7 @@ impl Cell {
             slot: OnceLock::new(),
             copied: AtomicU64::new(0),
             beyond_compute: AtomicBool::new(false),
+            zeroed: AtomicBool::new(false),
             host: Mutex::new(None),
             bytes,
             tag: None,
@@ -145,6 +148,15 @@ impl Cell {
 
     pub(super) fn is_compute_only(&self) -> bool {
         !self.beyond_compute.load(Ordering::Acquire)
+    }
+
+    /// Sets whether contents that no one has written are zero.
+    pub fn set_zeroed(&self, zeroed: bool) {
+        self.zeroed.store(zeroed, Ordering::Release);
+    }
+
+    pub(super) fn is_zeroed(&self) -> bool {
+        self.zeroed.load(Ordering::Acquire)
     }
 
     /// One handle more.

@@ -347,10 +347,21 @@ impl Engine {
 
     fn allocate_for(&self, grant: &Grant, slot: Slot, index: usize) {
         let queue = self.queue(index);
+        let cell = lock(&self.state).core.blank(slot).cloned().filter(|cell| cell.is_zeroed());
         match self.driver.allocate(queue.id, grant.bytes.0) {
             Ok(ptr) => {
+                let cleared = cell.map_or(Ok(()), |cell| self.driver.fill(queue.id, ptr, cell.bytes, 0));
+                let failure = cleared.err().map(|error| self.failure(error));
                 let number = queue.number();
                 let mut state = lock(&self.state);
+                if let Some(failure) = failure {
+                    state.core.leave(grant.bytes);
+                    self.start_free(
+                        &mut state,
+                        FreeJob { ptr, bytes: grant.bytes, uses: vec![(index, number)] },
+                    );
+                    return state.core.refused(grant.clone(), failure);
+                }
                 if let Some(record) = state.core.record(slot) {
                     record.cell.set_ptr(ptr);
                     record.cell.note_use(index, number, true);

@@ -40,7 +40,7 @@ impl State {
     }
 
     fn add(&mut self, entry: Entry) {
-        self.launches += usize::from(entry.is_launch);
+        self.launches += usize::from(entry.work.is_some());
         self.entries.push_back(entry);
     }
 
@@ -62,9 +62,8 @@ impl State {
 pub(super) struct Entry {
     pub(super) request: RequestId,
     pub(super) uses: Vec<Kept>,
-    /// None for a buffer that gets its memory and nothing in it.
+    /// None for a buffer that gets its memory.
     work: Option<Work>,
-    is_launch: bool,
 }
 
 /// Until how many are left a wait goes on.
@@ -82,7 +81,7 @@ impl Shared {
         Shared { device, state, turn, event }
     }
 
-    pub(super) fn ask(&self, mut uses: Vec<Kept>, work: Option<Work>, is_launch: bool) -> Result<()> {
+    pub(super) fn ask(&self, mut uses: Vec<Kept>, work: Option<Work>) -> Result<()> {
         // Until the launch keeps them. Dropped with no lock held.
         let _handles: Vec<_> = uses.iter_mut().filter_map(Kept::let_go).collect();
         let used: Vec<Use<'_>> = uses.iter().map(Use::from).collect();
@@ -94,7 +93,7 @@ impl Shared {
         let request = {
             let mut state = lock(&self.state);
             let request = engine.ask_kept(wants, &self.event);
-            state.add(Entry { request, uses, work, is_launch });
+            state.add(Entry { request, uses, work });
             request
         };
         engine.change(|_| ());
@@ -141,7 +140,7 @@ impl Launcher for Shared {
             // Whoever has the turn looks again after giving it up.
             let Ok(turn) = self.turn.try_lock() else { break };
             while let Some((entry, prepared)) = self.take_ended() {
-                let (request, is_launch) = (entry.request, entry.is_launch);
+                let (request, is_launch) = (entry.request, entry.work.is_some());
                 engine.unbell(request);
                 let is_prepared = prepared.is_ok();
                 let submitted = prepared.and_then(|()| self.submit(entry));

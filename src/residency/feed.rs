@@ -142,9 +142,15 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     pub(super) fn is_discarded(&self, slot: Slot) -> bool {
-        self.records.get(slot).is_some_and(|record| {
+        self.blank(slot).is_some()
+    }
+
+    /// A spilled buffer whose contents are nowhere, since no one needs them.
+    pub fn blank(&self, slot: Slot) -> Option<&C> {
+        let is_blank = |record: &&Record<C>| {
             record.host == HostCopy::None && record.cell.load().phase() == Phase::Spilled
-        })
+        };
+        self.records.get(slot).filter(is_blank).map(|record| &record.cell)
     }
 
     pub(super) fn tell_waiters(&mut self, slot: Slot) {
