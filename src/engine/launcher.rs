@@ -134,16 +134,4 @@ impl Engine {
             None => Some(Err(Failure::Misuse("the launch was taken back"))),
         }
     }
-
-    /// Runs the caller's hook on this thread if a launch in a queue waits for that: no one need be waiting for that queue,
-    /// and what the caller waits for may be behind.
-    /// True if it did.
-    pub fn run_hook_of_launches(&self) -> bool {
-        let may_run = self.settings.hook.is_some() && !self.in_hook.load(Ordering::Acquire);
-        let asked = if may_run { lock(&self.state).core.kept_that_asks() } else { None };
-        if let Some((id, bytes)) = asked {
-            self.run_hook(id, bytes);
-        }
-        asked.is_some()
-    }
 }

@@ -15,6 +15,7 @@ mod flags;
 mod free;
 mod hand_out;
 mod hint;
+mod hook;
 mod host_op;
 mod host_runs;
 mod host_tier;
@@ -40,6 +41,7 @@ pub use self::{
     cell::Cell,
     flags::Flags,
     hint::Hints,
+    hook::Hook,
     host_op::HostOp,
     host_runs::HostRuns,
     host_tier::{HostTier, NoRuns},
@@ -54,8 +56,9 @@ pub use self::{
 
 use crate::{
     driver::{Driver, DriverError, QueueId, QueueRole},
-    residency::{Bytes, Failure, RequestId, STAMP_MAX},
+    residency::{Bytes, Failure, STAMP_MAX},
 };
+use hook::HookTurn;
 use lane::Lane;
 use queue::{Queue, RELEASE, RESTORE, SPILL};
 use state::State;
@@ -66,9 +69,6 @@ use std::{
 };
 
 use sync::{AtomicBool, AtomicU64, Ordering};
-
-/// What is called when memory is short, before anything is refused.
-pub type Hook = Arc<dyn Fn(u64) + Send + Sync>;
 
 /// How an engine is set up.
 #[derive(Clone)]
@@ -113,7 +113,7 @@ pub struct Engine {
     jobs: AtomicU64,
     /// How long requests have waited for room, in nanoseconds.
     waited: AtomicU64,
-    in_hook: AtomicBool,
+    hook: HookTurn,
     launchers: Mutex<Vec<std::sync::Weak<dyn Launcher>>>,
     has_launchers: AtomicBool,
     /// Queues of launches were not run, since one was being queued.
@@ -153,7 +153,7 @@ impl Engine {
             activity: AtomicU64::new(0),
             jobs: AtomicU64::new(0),
             waited: AtomicU64::new(0),
-            in_hook: AtomicBool::new(false),
+            hook: HookTurn::default(),
             launchers: Mutex::new(Vec::new()),
             has_launchers: AtomicBool::new(false),
             launchers_left: AtomicBool::new(false),
@@ -267,23 +267,6 @@ impl Engine {
     pub fn change(&self, change: impl FnOnce(&mut crate::residency::Core<Arc<Cell>>)) {
         change(&mut lock(&self.state).core);
         self.pump();
-    }
-
-    /// Runs the caller's hook for a request, on this thread, unless it is running already.
-    fn run_hook(&self, id: RequestId, bytes: Bytes) {
-        if let Some(hook) = &self.settings.hook
-            && !self.in_hook.swap(true, Ordering::AcqRel)
-        {
-            struct Leave<'a>(&'a AtomicBool);
-            impl Drop for Leave<'_> {
-                fn drop(&mut self) {
-                    self.0.store(false, Ordering::Release);
-                }
-            }
-            let _leave = Leave(&self.in_hook);
-            hook(bytes.0);
-        }
-        self.change(|core| core.hook_done(id));
     }
 
     /// Recounts every byte; panics with the figure that is wrong. For tests.

@@ -274,6 +274,7 @@ impl Engine {
             state.ringing.push(event);
             any = true;
         }
+        any |= self.tell_late_hook(state, now);
         if state.deadlines.is_empty() && !state.core.gate_is_up() {
             state.stalled = None;
             return any;
@@ -324,8 +325,9 @@ impl Engine {
         let look = (state.core.gate_is_up() && stall.is_none()).then_some(now + Duration::from_millis(1));
         let refused = !state.refused.is_empty() || self.look_again.load(Ordering::SeqCst);
         let retry = refused.then_some(now + RETRY);
+        let hook = self.hook.late_at(self.settings.stall_after);
         let settle = (!state.settling.is_empty()).then_some(now + Duration::from_micros(50));
-        [deadline, stall, look, retry, settle]
+        [deadline, stall, look, retry, settle, hook]
             .into_iter()
             .flatten()
             .min()

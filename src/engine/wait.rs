@@ -264,7 +264,11 @@ impl Engine {
             match outcome {
                 Some((Outcome::Done, _)) => return Some(Ok(id)),
                 Some((Outcome::Failed(failure), _)) => return Some(Err(failure)),
-                Some((Outcome::AskHook, bytes)) => self.run_hook(id, bytes),
+                Some((Outcome::AskHook, bytes)) => {
+                    if !self.run_hook(id, bytes) {
+                        return None;
+                    }
+                }
                 Some(_) if self.run_hook_of_launches() => {}
                 Some(_) if is_blocking() && self.waits_for_caller(id) => {
                     let mut state = lock(&self.state);

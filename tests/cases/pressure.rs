@@ -16,7 +16,11 @@ use std::{
 };
 use tack_residency::{
     Buffer, Device, ErrorKind, Options, Use,
-    driver::sim::{Clock, Sim},
+    driver::{
+        DriverErrorKind,
+        fault::{Call, Effect, Fault, Step},
+        sim::{Clock, Sim},
+    },
 };
 
 /// What a hook is to do, set once the device is there; and how often it was called, with what.
@@ -375,5 +379,98 @@ fn a_request_dropped_while_the_hook_was_due_left_everyone_waiting() {
         assert!(!hook.asked().is_empty());
         drop(a);
         bench.check_empty();
+    }
+}
+
+/// What a queue of launches needs room for, from within the hook or for a thread that the hook waits for, waited for the
+/// hook's end.
+#[test]
+fn a_queue_of_launches_waited_for_the_hook_that_waited_for_it() {
+    for (clock, elsewhere) in CLOCKS.into_iter().flat_map(|clock| [(clock, false), (clock, true)]) {
+        watched(move || {
+            let (hook, bench) = Hook::open(clock, 1, Some(UNIT));
+            let pinned = bench.buffer(1);
+            let guard = finish(pinned.ensure_resident()).expect("resident");
+            let ends = Arc::new(Mutex::new(Vec::new()));
+            let note = ends.clone();
+            hook.does(move |device| {
+                let queue = || {
+                    let mut queue = device.launch_queue(1);
+                    let scratch = queue.alloc(UNIT).expect("in its turn");
+                    let flushed = queue.flush().wait().map_err(|error| error.kind());
+                    note.lock().expect("not poisoned").push(flushed);
+                    drop(scratch);
+                };
+                match elsewhere {
+                    true => std::thread::scope(|scope| scope.spawn(queue).join().expect("no panic")),
+                    false => queue(),
+                }
+            });
+            let error = bench.device.alloc(UNIT).wait().expect_err("only the guard stands in the way");
+            assert_eq!(error.kind(), ErrorKind::Stalled);
+            assert_eq!(
+                *ends.lock().expect("not poisoned"),
+                [Err(ErrorKind::Stalled)],
+                "{clock:?}, {elsewhere}"
+            );
+            drop(guard);
+            assert_bytes("pinned", &pinned, &pattern(1));
+            bench.check();
+        });
+    }
+}
+
+#[test]
+fn a_request_failed_without_the_hook_while_it_ran_for_another() {
+    watched(|| {
+        let exports = Arc::new(Mutex::new(Vec::new()));
+        let given = exports.clone();
+        let hook = move |_| {
+            std::thread::sleep(Duration::from_millis(100));
+            given.lock().expect("not poisoned").clear();
+        };
+        let options = Device::options().budget(2 * UNIT).stall_after(Duration::from_secs(10));
+        let device = options.on_memory_pressure(hook).open("sim").expect("opened");
+        let held = [UNIT; 2].map(|bytes| device.alloc(bytes).wait().expect("room"));
+        for buffer in &held {
+            exports.lock().expect("not poisoned").push(buffer.export().wait().expect("handed out"));
+        }
+        std::thread::scope(|scope| {
+            let ask = || device.alloc(UNIT).wait().map(drop);
+            let first = scope.spawn(ask);
+            std::thread::sleep(Duration::from_millis(30));
+            let second = scope.spawn(ask);
+            first.join().expect("no panic").expect("the hook gave room");
+            second.join().expect("no panic").expect("the hook gave room");
+        });
+    });
+}
+
+/// Its future was kept and not polled any more: what waited for pins alone waited for ever, for its hook.
+#[test]
+fn a_request_that_waited_for_the_hook_unpolled_kept_others_from_being_told() {
+    for clock in CLOCKS {
+        watched(move || {
+            let refuse = Effect::Refuse(DriverErrorKind::OutOfMemory);
+            // Three for the buffers; then the one that is to come back.
+            let sim = Sim::open(config(clock, 8)).expect("a device");
+            let fault = Fault::new(sim, [Step::new(Call::Allocate, 3, refuse)]);
+            let options = Device::options().budget(2 * UNIT).stall_after(Duration::from_millis(50));
+            let device = options.on_memory_pressure(|_| ()).open_driver("unpolled", fault).expect("opened");
+            let [back, _other, pinned] = [UNIT; 3].map(|bytes| device.alloc(bytes).wait().expect("room"));
+            let guard = pinned.ensure_resident().wait().expect("resident");
+            assert!(back.is_spilled());
+            let mut unpolled = Box::pin(back.ensure_resident());
+            assert!(poll_once(unpolled.as_mut()).is_pending());
+            device.idle().within(Duration::from_millis(20)).wait().ok();
+            let asked = {
+                let device = device.clone();
+                std::thread::spawn(move || device.alloc(2 * UNIT).wait().map(drop))
+            };
+            let error = asked.join().expect("no panic").expect_err("only the guard stands in the way");
+            assert_eq!(error.kind(), ErrorKind::Stalled, "{error}");
+            drop(guard);
+            drop(finish(unpolled).expect("there is room"));
+        });
     }
 }

@@ -16,9 +16,9 @@ use std::{
         Arc,
         atomic::{AtomicU8, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::Poll,
 };
-use tack_residency::{Device, Error, ErrorKind, LaunchQueue, Run, Use, View, driver::sim::Clock};
+use tack_residency::{Device, Error, ErrorKind, LaunchQueue, Run, Use, View};
 
 const WAITS: u8 = 0;
 const QUEUED: u8 = 1;
@@ -46,10 +46,8 @@ enum What {
         salt: u8,
         state: Arc<AtomicU8>,
     },
-    /// A new buffer, cleared in its turn or not.
-    Alloc {
-        cleared: bool,
-    },
+    /// A new buffer, whose memory comes in its turn.
+    Alloc,
 }
 
 /// What was pushed and is not evaluated yet.
@@ -66,8 +64,6 @@ pub struct Ahead {
     /// Not there while a task has it.
     queue: RefCell<Option<LaunchQueue>>,
     entries: RefCell<VecDeque<Entry>>,
-    errors: Cell<usize>,
-    failed: Cell<usize>,
     /// Of those evaluated, for errors that come late.
     earliest: Cell<u64>,
     largest: Cell<u64>,
@@ -79,8 +75,6 @@ impl Ahead {
             id,
             queue: RefCell::new(Some(world.device().launch_queue(look_ahead))),
             entries: RefCell::default(),
-            errors: Cell::new(0),
-            failed: Cell::new(0),
             earliest: Cell::new(u64::MAX),
             largest: Cell::new(0),
         })
@@ -105,7 +99,7 @@ impl Ahead {
     pub fn absorb(&self, world: &World) {
         let over = |entry: &Entry| match &entry.what {
             What::Launch { state, .. } => state.load(Ordering::SeqCst) != WAITS,
-            What::Alloc { .. } => false,
+            What::Alloc => false,
         };
         let count = self.entries.borrow().iter().rposition(over).map_or(0, |last| last + 1);
         self.evaluate(world, count);
@@ -124,44 +118,19 @@ impl Ahead {
     }
 
     fn evaluate(&self, world: &World, count: usize) {
-        let allocs = |entry: &Entry| matches!(entry.what, What::Alloc { .. });
-        let has_allocs = self.entries.borrow().iter().take(count).any(allocs);
-        if has_allocs && !self.take_errors(world) {
-            return;
-        }
         let entries: Vec<Entry> = self.entries.borrow_mut().drain(..count).collect();
-        for entry in &entries {
-            if let What::Launch { fate, state, .. } = &entry.what {
-                let failed = state.load(Ordering::SeqCst) != QUEUED || *fate == Fate::FailsAfter;
-                self.failed.set(self.failed.get() + usize::from(failed));
-            }
-        }
-        // On a real clock another may fail at this moment.
-        let all_born = self.errors.get() == self.failed.get() && world.bench.kind.clock == Clock::Computed;
         for entry in entries {
             for used in &entry.uses {
                 used.content.borrow_mut().end_ahead(self.id, &used.range, &entry.tainted);
             }
-            self.evaluate_one(world, &entry, all_born);
-        }
-        if self.entries.borrow().is_empty() {
-            self.failed.set(self.errors.get());
+            self.evaluate_one(world, &entry);
         }
     }
 
-    fn evaluate_one(&self, world: &World, entry: &Entry, all_born: bool) {
+    fn evaluate_one(&self, world: &World, entry: &Entry) {
         let forget = |used: &Used| used.content.borrow_mut().forget_by(Some(self.id), used.range.clone());
         match &entry.what {
-            What::Alloc { cleared } => {
-                for used in entry.uses.iter().filter(|_| *cleared) {
-                    if all_born && !entry.tainted.get() {
-                        let zeros = vec![Some(0); used.range.len()];
-                        used.content.borrow_mut().set_by(Some(self.id), 0, &zeros);
-                    } else {
-                        forget(used);
-                    }
-                }
-            }
+            What::Alloc => {}
             What::Launch { state, .. } if state.load(Ordering::SeqCst) == GONE => {
                 world.say(|| format!("  a launch of queue {} was not queued", self.id));
             }
@@ -184,22 +153,7 @@ impl Ahead {
         }
     }
 
-    /// Takes the errors there are; false if a task has the queue.
-    fn take_errors(&self, world: &World) -> bool {
-        let Some(mut queue) = self.queue.borrow_mut().take() else { return false };
-        loop {
-            let mut flush = std::pin::pin!(queue.flush());
-            match flush.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(Err(error)) => self.note(world, "a launch", &error),
-                Poll::Ready(Ok(())) | Poll::Pending => break,
-            }
-        }
-        self.queue.replace(Some(queue));
-        true
-    }
-
     fn note(&self, world: &World, what: &str, error: &Error) {
-        self.errors.set(self.errors.get() + 1);
         let own = match error.kind() {
             ErrorKind::Unavailable => true,
             ErrorKind::Misuse => error.to_string().contains("panicked"),
@@ -225,16 +179,10 @@ impl Ahead {
         let lasts: Vec<Entry> = entries.drain(..).collect();
         drop(entries);
         for entry in lasts {
-            let is_alloc = matches!(entry.what, What::Alloc { .. });
             for used in &entry.uses {
-                let mut content = used.content.borrow_mut();
-                if is_alloc && world.bench.kind.clock == Clock::Real {
-                    content.forget_by(Some(self.id), used.range.clone());
-                } else {
-                    content.end_ahead(self.id, &used.range, &entry.tainted);
-                }
+                used.content.borrow_mut().end_ahead(self.id, &used.range, &entry.tainted);
             }
-            self.evaluate_one(world, &entry, false);
+            self.evaluate_one(world, &entry);
         }
     }
 }
@@ -350,12 +298,12 @@ pub fn alloc(world: &Rc<World>, ahead: &Rc<Ahead>, bytes: u64, cleared: bool) {
         Ok(buffer) => buffer,
         Err(error) => return note(world, "alloc", world.now.get(), world.taken(bytes), &error),
     };
-    let id = world.add(buffer, Content::unknown(bytes as usize), false);
+    let content = if cleared { Content::zeroed(bytes as usize) } else { Content::unknown(bytes as usize) };
+    let id = world.add(buffer, content, false);
     let held: Held = world.buffers.borrow().last().expect("just added").clone();
     world.say(|| format!("  alloc of queue {} gave #{id}", ahead.id));
     if bytes > 0 {
-        let access = if cleared { Access::Write } else { Access::Read };
-        let used = Used { content: held.content.clone(), range: 0..bytes as usize, access };
-        ahead.add(What::Alloc { cleared }, vec![used], world.now.get(), world.taken(bytes));
+        let used = Used { content: held.content.clone(), range: 0..bytes as usize, access: Access::Read };
+        ahead.add(What::Alloc, vec![used], world.now.get(), world.taken(bytes));
     }
 }

@@ -34,6 +34,8 @@ pub struct Bench {
     pub capacity: u64,
     pub granularity: u64,
     pub budget: Option<u64>,
+    /// There may be no host memory for a copy.
+    pub is_host_short: bool,
 }
 
 impl Bench {
@@ -80,6 +82,8 @@ impl Bench {
             driver = Fault::random(driver, rng.next(), rng.within(6..60), &calls);
         }
         let budget = limited.then_some(budget);
+        let is_host_short = rng.one_in(6);
+        let host_limit = if is_host_short { rng.within(0..3) * rng.within(64..600) } else { u64::MAX };
         let options =
             if rng.one_in(4) { Device::options().on_memory_pressure(|_| {}) } else { Device::options() };
         let device = options
@@ -88,6 +92,7 @@ impl Bench {
             .policy(if rng.one_in(6) { Policy::Plain } else { Policy::Aware })
             .victims(if rng.one_in(3) { Victims::NextUse } else { Victims::LeastRecentlyUsed })
             .write_back(if rng.one_in(2) { 0 } else { 20 }, 50)
+            .host_limit(host_limit)
             .host_memory(if rng.one_in(5) { HostMemoryKind::Ordinary } else { HostMemoryKind::Pinned })
             .open_driver("model", driver)
             .expect("the device opens");
@@ -95,7 +100,7 @@ impl Bench {
         if !rng.one_in(3) {
             queues.push(device.add_queue().expect("a second queue"));
         }
-        Bench { device, sim, queues, kind, capacity, granularity, budget }
+        Bench { device, sim, queues, kind, capacity, granularity, budget, is_host_short }
     }
 }
 
@@ -219,7 +224,9 @@ impl World {
             ErrorKind::TooLarge => bytes > least.min(self.bench.capacity),
             ErrorKind::Blocked => shared || self.unmovable() || self.unmovable_at.get() >= since,
             ErrorKind::Stalled => shared || self.pins.get() > 0 || self.pinned_at.get() >= since,
-            ErrorKind::OutOfMemory => self.bench.kind.refusals || most > self.bench.capacity,
+            ErrorKind::OutOfMemory => {
+                self.bench.kind.refusals || self.bench.is_host_short || most > self.bench.capacity
+            }
             ErrorKind::Refused => self.bench.kind.refusals,
             _ => false,
         }
