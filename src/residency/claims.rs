@@ -1,7 +1,7 @@
 //! Claims on victims: from the choice to the release, and back.
 
 use super::{
-    Bytes, Core, Decision, Failure, Phase, Policy, RequestId, Slot, Step, WordCell,
+    Bytes, Core, Decision, Failure, Phase, Policy, Request, RequestId, Slot, Step, WordCell,
     record::{Claim, HostCopy, Record},
 };
 
@@ -155,7 +155,9 @@ impl<C: WordCell + Clone> Core<C> {
         self.unclaim(slot);
         (self.is_overbooked, self.shrink) = (true, true);
         for id in waiting.into_iter().chain(claim.and_then(|claim| claim.request)) {
-            if self.requests.get(id).is_some_and(|request| request.is_waiting()) {
+            // A launch that has all its buffers, and is not being queued yet, has no room beside them all the same.
+            let fails = |request: &Request| request.is_waiting() || request.is_kept_admitted();
+            if self.requests.get(id).is_some_and(fails) {
                 self.fail(id, failure.clone());
             }
         }

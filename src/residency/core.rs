@@ -104,7 +104,9 @@ impl<C: WordCell + Clone> Core<C> {
             Ask::Fresh(bytes) | Ask::Room(bytes) => *bytes,
             Ask::Spill(_) | Ask::Drop(_) | Ask::Touch(_) | Ask::Cool(_) => Bytes::ZERO,
         };
-        self.try_to_shrink();
+        if bytes > Bytes::ZERO {
+            self.try_to_shrink();
+        }
         let id = self.requests.push(ask, stamp, bytes, false);
         self.count_wanted(id, true);
         id
