@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 use tack_residency::{
-    Buffer, Device, ErrorKind, MemoryInfo, Run, Use,
+    Buffer, Device, ErrorKind, MemoryInfo, Run, Use, Victims,
     driver::{
         Arg, DriverErrorKind,
         fault::{Call, Effect, Fault, Step},
@@ -453,6 +453,29 @@ fn a_launch_waited_for_ever_for_room_that_others_were_given_while_the_hook_ran_f
     let other = OTHER.take().expect("the hook has run");
     assert!(futures::executor::block_on(other), "it comes behind");
     device.check().expect("the books balance");
+}
+
+#[test]
+fn an_end_of_a_pin_was_told_to_no_one_where_a_launch_in_a_queue_waited_for_the_same_buffer() {
+    let sim = Sim::open(Config::profile("pcie4").expect("a profile")).expect("opened");
+    let options = Device::options().budget(2 * MIB).victims(Victims::NextUse);
+    let device = options.open_driver("sim", sim).expect("opened");
+    let _fixed = device.alloc(MIB).fixed().wait().expect("room");
+    let held = futures::executor::block_on(buffers(&device, 2, MIB));
+    assert!(held[0].is_spilled());
+    let mut cx = Context::from_waker(Waker::noop());
+    let mut coming = Box::pin(device.prepare([Use::read_write(&held[0])]));
+    assert!(coming.as_mut().poll(&mut cx).is_pending(), "the other is being copied out");
+    let mut behind = Box::pin(device.alloc(MIB).within(SOON));
+    assert!(behind.as_mut().poll(&mut cx).is_pending());
+    let mut queue = device.launch_queue(4);
+    queue.push([Use::read(&held[0])], nothing).try_now().expect("taken: it waits behind that");
+    let launch = futures::executor::block_on(coming).expect("resident");
+    futures::executor::block_on(device.idle()).expect("nothing is under way");
+    assert!(behind.as_mut().poll(&mut cx).is_pending(), "it is pinned");
+    drop(launch);
+    drop(futures::executor::block_on(behind).expect("there is room now"));
+    queue.flush().within(SOON).wait().expect("queued");
 }
 
 #[test]

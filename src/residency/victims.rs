@@ -29,8 +29,11 @@ impl<C: WordCell + Clone> Core<C> {
         let next = match self.victims {
             Victims::LeastRecentlyUsed => self.order.take(&mut self.records, Passing::None),
             Victims::NextUse => self.order.take(&mut self.records, Passing::Wanted).or_else(|| {
-                let last = self.wanted_last()?;
-                self.order.take_this(&mut self.records, last)
+                match self.wanted_last() {
+                    Some(last) => self.order.take_this(&mut self.records, last),
+                    // All that launches wait for is pinned: whoever ends that tells.
+                    None => self.order.take(&mut self.records, Passing::Kept),
+                }
             }),
         };
         if next.is_none() && waits_for_none {
