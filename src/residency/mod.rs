@@ -17,6 +17,7 @@ mod recency;
 mod record;
 mod requests;
 mod room;
+mod stalls;
 mod state;
 mod table;
 mod thrash;
