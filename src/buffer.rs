@@ -253,8 +253,11 @@ impl Buffer {
     /// # Ok::<(), tack_residency::Error>(())
     /// ```
     pub fn discard(&self) {
-        self.cell.set_zeroed(false);
-        self.cell.engine.change(|core| core.discard(self.cell.slot()));
+        self.cell.engine.change(|core| {
+            if core.discard(self.cell.slot()) {
+                self.cell.set_zeroed(false);
+            }
+        });
     }
 
     /// Says that it will not be used soon: it is the next to be spilled when memory is short, and the first that

@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
-    task::{Context, Wake, Waker},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 use tack_residency::{
@@ -780,5 +780,36 @@ fn what_will_not_be_used_is_spilled_first_and_a_use_makes_it_recent_again() {
         }
         drop((first, second));
         device.check().expect("the books balance");
+    }
+}
+
+#[test]
+fn a_discard_kept_zeros_from_a_read_that_was_asked_before_it() {
+    for name in ["sim", "sim:pcie4"] {
+        let device = Device::options().budget(4096).open(name).expect("opened");
+        let held = device.alloc(4096).wait().expect("a buffer");
+        let guard = held.ensure_resident().wait().expect("resident");
+        let mut queue = device.launch_queue(4);
+        let buffer = queue.alloc(4096).expect("a buffer");
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut coming = Box::pin(device.prepare([Use::read(&buffer)]));
+        assert!(coming.as_mut().poll(&mut cx).is_pending());
+        let mut guard = Some(guard);
+        // As soon as its memory is on its way.
+        for polls in 0..3 {
+            if polls == 1 {
+                guard = None;
+            }
+            _ = coming.as_mut().poll(&mut cx);
+        }
+        let mut read = Box::pin(buffer.read());
+        let early = read.as_mut().poll(&mut cx);
+        buffer.discard();
+        let bytes = match early {
+            Poll::Ready(bytes) => bytes,
+            Poll::Pending => futures::executor::block_on(read),
+        };
+        assert_eq!(bytes.expect("read"), [0; 4096], "{name}");
+        drop(guard);
     }
 }

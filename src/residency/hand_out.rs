@@ -116,10 +116,11 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     /// The contents are not needed: neither a spill nor a restore copies them, until they are written again.
-    pub fn discard(&mut self, slot: Slot) {
-        let Some(record) = self.records.get_mut(slot) else { return };
+    /// False if they are on their way to someone who asked before.
+    pub fn discard(&mut self, slot: Slot) -> bool {
+        let Some(record) = self.records.get_mut(slot) else { return false };
         if record.room.is_some() || record.coming || record.ops > 0 || record.exports > 0 {
-            return;
+            return false;
         }
         match record.cell.load().phase() {
             Phase::Restoring => {}
@@ -133,6 +134,7 @@ impl<C: WordCell + Clone> Core<C> {
             }
             Phase::Spilled => self.drop_host(slot),
         }
+        true
     }
 
     /// The last handle is gone.
