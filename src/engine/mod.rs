@@ -11,6 +11,8 @@ mod alarm;
 mod block;
 mod cell;
 mod due;
+#[cfg(not(model))]
+mod event;
 mod flags;
 mod free;
 mod hand_out;

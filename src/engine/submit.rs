@@ -1,6 +1,5 @@
 //! What happens around a launch's closure: order before it, numbers after it.
 
-use super::sync::Listener;
 use super::{
     Cell, Engine, Flags,
     queue::Queue,

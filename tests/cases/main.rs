@@ -12,3 +12,4 @@ mod pressure;
 mod random;
 mod recorder;
 mod reuse;
+mod wakers;
