@@ -65,6 +65,8 @@ pub struct Request {
     pub outcome: Outcome,
     /// The bytes it asks for in all.
     pub bytes: Bytes,
+    /// Of what it asked to have spilled, the bytes that were.
+    pub spilled: Bytes,
     pub(super) missing: usize,
     pub(super) hooked: bool,
     /// Its place among those admitted; zero if it waits in the queue.
@@ -121,6 +123,7 @@ impl Requests {
             stamp,
             outcome: Outcome::Queued,
             bytes,
+            spilled: Bytes::ZERO,
             missing: 0,
             hooked: false,
             turn: 0,

@@ -336,3 +336,23 @@ fn a_launch_with_more_pins_than_can_be_counted_kept_some_of_them() {
     assert_eq!(finish(buffer.spill()).expect("it may go again"), UNIT);
     bench.check();
 }
+
+#[test]
+fn a_spill_counted_what_was_spilled_for_others_meanwhile() {
+    for clock in CLOCKS {
+        let bench = Bench::tight(clock, 8);
+        let [small, large] = [1, 2].map(|units| finish(bench.device.alloc(units * UNIT)).expect("room"));
+        bench.hold(&[SPILL]);
+        let (mut one, mut other) = (Box::pin(small.spill()), Box::pin(large.spill()));
+        let mut all = Box::pin(bench.device.spill_all());
+        let mut again = Box::pin(small.spill());
+        assert!(poll_once(one.as_mut()).is_pending() && poll_once(other.as_mut()).is_pending());
+        assert!(poll_once(all.as_mut()).is_pending() && poll_once(again.as_mut()).is_pending());
+        bench.release(&[SPILL]);
+        let (one, other) = (finish(one).expect("spilled"), finish(other).expect("spilled"));
+        assert_eq!((one, other), (UNIT, 2 * UNIT), "{clock:?}");
+        let (all, again) = (finish(all).expect("spilled"), finish(again).expect("spilled"));
+        assert_eq!((all, again), (3 * UNIT, UNIT), "{clock:?}");
+        bench.check();
+    }
+}
