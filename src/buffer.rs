@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result},
     export::{EnsureResident, MakeExport},
     operation::Operation,
-    residency::{Bytes, Phase, WordCell},
+    residency::{Bytes, Failure, Phase, WordCell},
     spill::Spill,
     view::View,
 };
@@ -287,6 +287,11 @@ impl Buffer {
         let taken = taken(device, bytes)?;
         if taken == Bytes::ZERO {
             return Ok(Buffer::empty(device, tag));
+        }
+        let most = engine.with_state(|state| state.core.most());
+        if taken > most {
+            let failure = Failure::TooLarge { bytes: taken, most };
+            return Err(Error::from_failure(device, "alloc", failure));
         }
         let mut cell = Cell::new(device.owner().clone(), DevicePtr::NULL, bytes, engine.stamp());
         cell.tag = tag;

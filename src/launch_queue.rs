@@ -120,7 +120,7 @@ impl LaunchQueue {
     ///
     /// # Errors
     ///
-    /// `TooLarge` if one allocation may not be as large; `Closed` or `DeviceLost`. What its turn brings, such as
+    /// `TooLarge` if it can never fit, or one allocation may not be as large; `Closed` or `DeviceLost`. What its turn brings, such as
     /// `OutOfMemory`, is given by the next [`push`](LaunchQueue::push) or [`flush`](LaunchQueue::flush); the buffer can
     /// be used all the same, and asks for its memory again then.
     ///
