@@ -594,7 +594,11 @@ fn an_allocation_larger_than_the_device_is_refused_at_once() {
     let mut queue = device.launch_queue(4);
     for bytes in [2 * 4096 + 1, 1 << 45, u64::MAX] {
         assert_eq!(queue.alloc(bytes).unwrap_err().kind(), ErrorKind::TooLarge, "{bytes} bytes");
-        assert_eq!(queue.alloc_uninitialised(bytes).unwrap_err().kind(), ErrorKind::TooLarge, "{bytes} bytes");
+        assert_eq!(
+            queue.alloc_uninitialised(bytes).unwrap_err().kind(),
+            ErrorKind::TooLarge,
+            "{bytes} bytes"
+        );
     }
     drop(queue.alloc(2 * 4096).expect("it fits"));
     queue.flush().wait().expect("all done");
