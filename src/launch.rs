@@ -194,6 +194,10 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     /// Queues the caller's kernel: the closure queues it on the queue it is given, with the pointers it is given, and
     /// no other. Then the buffers may move again, behind it. Gives what the closure gives.
     ///
+    /// The closure must not wait for what can only come behind its launch: a read, write or fill by the host of one of
+    /// its buffers, or a launch behind that. The crate's own waits are refused there as `Misuse`; one on an executor,
+    /// such as `block_on`, never ends.
+    ///
     /// If the closure fails or panics, buffers that were to be overwritten whole and were spilled keep their bytes.
     ///
     /// ```
@@ -212,7 +216,8 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     ///
     /// # Errors
     ///
-    /// The closure's; `DeviceLost`; a refused wait.
+    /// The closure's; `DeviceLost`; a refused wait; `Misuse` within the closure of another launch, if one of the buffers
+    /// is waited for as above or the device has further queues.
     #[inline(always)]
     pub fn submit<T, E: From<Error>>(self, queue: impl FnOnce(&Run<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.device.engine();

@@ -27,6 +27,7 @@ mod launcher;
 mod model_event;
 #[cfg(all(test, model))]
 mod models;
+mod nested;
 mod order;
 mod pump;
 mod queue;

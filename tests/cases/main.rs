@@ -7,6 +7,7 @@ mod bytes;
 mod calls;
 mod counts;
 mod deadlock;
+mod nested;
 mod overlap;
 mod pressure;
 mod random;
