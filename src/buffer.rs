@@ -311,7 +311,8 @@ impl Buffer {
         let cell = Arc::new(cell);
         let added = engine.add_foreign(&cell, |other| {
             let start = other.ptr().as_raw();
-            start < end && ptr.as_raw() < start.saturating_add(other.bytes)
+            // What has no bytes touches nothing.
+            bytes.min(other.bytes) > 0 && start < end && ptr.as_raw() < start.saturating_add(other.bytes)
         });
         if !added {
             let what =
