@@ -28,8 +28,10 @@ impl Write for Full {
     }
 }
 
-/// How one of them is performed: its problem, if it has one.
-fn examples() -> Vec<fn(&[OsString], &mut dyn Write) -> Option<String>> {
+/// Does what a command line asks one of them for; its problem, if it has one.
+type Perform = fn(&[OsString], &mut dyn Write) -> Option<String>;
+
+fn examples() -> Vec<Perform> {
     vec![
         |words, out| overlap::perform(words, out).err().map(|problem| problem.to_string()),
         #[cfg(feature = "serde")]
