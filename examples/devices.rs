@@ -1,18 +1,34 @@
 //! Lists the devices of this machine, and why others are not among them.
 
-use std::process::ExitCode;
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+/// Does what a command line asks for.
+pub fn perform(words: &[OsString], out: &mut dyn Write) -> Result<(), String> {
+    let unwritten = |error| format!("the list cannot be written: {error}");
+    let written = match words {
+        [] => tack_residency::devices().iter().try_for_each(|device| writeln!(out, "{device}")),
+        [word] if word == "--json" => {
+            let found = serde_json::to_string_pretty(&tack_residency::devices());
+            found.map_err(io::Error::from).and_then(|found| writeln!(out, "{found}"))
+        }
+        [word] if word == "--help" => writeln!(out, "usage: devices [--json]"),
+        [.., word] => return Err(format!("there is no option {}: see --help", word.display())),
+    };
+    written.and_then(|()| out.flush()).map_err(unwritten)
+}
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let found = tack_residency::devices();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => found.iter().for_each(|device| println!("{device}")),
-        ["--json"] => println!("{}", serde_json::to_string_pretty(&found).expect("plain data")),
-        ["--help"] => println!("usage: devices [--json]"),
-        _ => {
-            eprintln!("usage: devices [--json]");
-            return ExitCode::from(2);
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match perform(&words, &mut io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            // With the standard error closed, the status is all there is to tell.
+            let _ = writeln!(io::stderr(), "devices: {problem}");
+            ExitCode::from(2)
         }
     }
-    ExitCode::SUCCESS
 }

@@ -1,7 +1,13 @@
 //! Twice as many arrays as the device may hold, used in turn: each launch waits for its array, or the next arrays come
 //! while launches run.
 
-use std::{error::Error, time::Duration};
+use std::{
+    error::Error,
+    ffi::OsString,
+    io::{self, Write},
+    process::ExitCode,
+    time::Duration,
+};
 use tack_residency::{
     Buffer, Device, Result, Use,
     driver::sim::{Config, Contents, Sim},
@@ -45,25 +51,41 @@ async fn ahead(device: &Device, arrays: &[Buffer]) -> Result<()> {
     device.idle().await
 }
 
-fn main() -> std::result::Result<(), Box<dyn Error>> {
-    futures::executor::block_on(async {
-        let least = KERNEL.as_secs_f64() * (PASSES * ARRAYS) as f64;
-        println!("kernels alone  {:6.1} ms", least * 1e3);
-        for name in ["one by one", "look-ahead 4"] {
-            let (device, arrays) = open().await?;
-            let start = device.driver().now();
-            match name {
-                "one by one" => one_by_one(&device, &arrays).await?,
-                _ => ahead(&device, &arrays).await?,
-            }
-            let seconds = (device.driver().now() - start).as_secs_f64();
-            let restores = device.memory_info().restores;
-            println!(
-                "{name:14} {:6.1} ms, {:.2} times as long, {restores} restores",
-                seconds * 1e3,
-                seconds / least
-            );
+async fn compare(out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
+    let least = KERNEL.as_secs_f64() * (PASSES * ARRAYS) as f64;
+    writeln!(out, "kernels alone  {:6.1} ms", least * 1e3)?;
+    for name in ["one by one", "look-ahead 4"] {
+        let (device, arrays) = open().await?;
+        let start = device.driver().now();
+        match name {
+            "one by one" => one_by_one(&device, &arrays).await?,
+            _ => ahead(&device, &arrays).await?,
         }
-        Ok(())
-    })
+        let seconds = (device.driver().now() - start).as_secs_f64();
+        let (times, restores) = (seconds / least, device.memory_info().restores);
+        writeln!(out, "{name:14} {:6.1} ms, {times:.2} times as long, {restores} restores", seconds * 1e3)?;
+    }
+    Ok(())
+}
+
+/// Does what a command line asks for.
+pub fn perform(words: &[OsString], out: &mut dyn Write) -> std::result::Result<(), Box<dyn Error>> {
+    match words.first() {
+        None => futures::executor::block_on(compare(out))?,
+        Some(word) if word == "--help" => writeln!(out, "usage: overlap")?,
+        Some(word) => return Err(format!("there is no option {}: see --help", word.display()).into()),
+    }
+    Ok(out.flush()?)
+}
+
+fn main() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match perform(&words, &mut io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            // With the standard error closed, the status is all there is to tell.
+            let _ = writeln!(io::stderr(), "overlap: {problem}");
+            ExitCode::from(2)
+        }
+    }
 }

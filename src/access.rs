@@ -4,7 +4,7 @@ use crate::{
     engine::{Engine, HostOp, OpWait, access::Started},
     error::{Error, Result},
     operation::sealed::Steps,
-    residency::Failure,
+    residency::{Bytes, Failure},
     view::View,
 };
 use std::{
@@ -44,17 +44,15 @@ impl Steps for Read {
         }
         let Some(op) = &self.op else { return Poll::Pending };
         let outcome = ready!(self.wait.poll(device.owner(), op, cx, patience));
-        let bytes = op.take_staging().map(|staging| {
-            let mut bytes = vec![0; self.view.len() as usize];
-            if outcome.is_ok() {
-                staging.read(0, &mut bytes);
+        let (staging, bytes) = (op.take_staging(), self.view.len());
+        let read = outcome.and_then(|()| match staging {
+            Some(staging) => {
+                let read = staging.to_vec(0, bytes as usize);
+                read.ok_or(Failure::HostOutOfMemory { bytes: Bytes(bytes) })
             }
-            bytes
+            None => Ok(Vec::new()),
         });
-        Poll::Ready(match outcome {
-            Ok(()) => Ok(bytes.unwrap_or_default()),
-            Err(failure) => Err(Error::from_failure(&device, Self::NAME, failure)),
-        })
+        Poll::Ready(read.map_err(|failure| Error::from_failure(&device, Self::NAME, failure)))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     error::{Error, Result},
     export::{EnsureResident, MakeExport},
     operation::Operation,
-    residency::{Bytes, Phase, WordCell},
+    residency::{Bytes, Failure, Phase, WordCell},
     spill::Spill,
     view::View,
 };
@@ -292,6 +292,11 @@ impl Buffer {
         if taken == Bytes::ZERO {
             return Ok(Buffer::empty(device, tag));
         }
+        let most = engine.with_state(|state| state.core.most());
+        if taken > most {
+            let failure = Failure::TooLarge { bytes: taken, most };
+            return Err(Error::from_failure(device, "alloc", failure));
+        }
         let mut cell = Cell::new(device.owner().clone(), DevicePtr::NULL, bytes, engine.stamp());
         cell.tag = tag;
         cell.set_zeroed(cleared);
@@ -311,7 +316,8 @@ impl Buffer {
         let cell = Arc::new(cell);
         let added = engine.add_foreign(&cell, |other| {
             let start = other.ptr().as_raw();
-            start < end && ptr.as_raw() < start.saturating_add(other.bytes)
+            // What has no bytes touches nothing.
+            bytes.min(other.bytes) > 0 && start < end && ptr.as_raw() < start.saturating_add(other.bytes)
         });
         if !added {
             let what =

@@ -9,7 +9,6 @@ use crate::{
     view::View,
 };
 use std::{
-    panic::Location,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -47,8 +46,7 @@ impl Steps for CopyTo {
             return Poll::Ready(Err(Error::misuse(what).on(&device)));
         }
         let uses = [Use::read(&self.from), Use::write(&self.to)];
-        let mut prepare =
-            Prepare { device: &device, uses: Some(uses), wait: self.wait.take(), place: Location::caller() };
+        let mut prepare = Prepare::again(&device, uses, self.wait.take());
         let launch = match prepare.poll_steps(cx, patience) {
             Poll::Ready(launch) => launch?,
             Poll::Pending => {

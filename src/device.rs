@@ -158,7 +158,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As [`alloc`](Device::alloc); `Misuse` for a buffer of another device.
+    /// As [`alloc`](Device::alloc); `Misuse` for a buffer of another device, and where `uses` gives others later than
+    /// were made resident: those stay where they are then.
     #[track_caller]
     pub fn prepare<'a, U: AsRef<[Use<'a>]> + Unpin>(&'a self, uses: U) -> Operation<Prepare<'a, U>> {
         Operation::new(Prepare::new(self, uses))

@@ -17,19 +17,51 @@ use std::{
     time::Duration,
 };
 
+/// Where the uses are that a launch's pins are for: others that its owner gives later are not its own. A pin is one
+/// use's, and no one else's may be dropped for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pinned {
+    start: usize,
+    len: usize,
+}
+
+impl Pinned {
+    /// What `uses` gives now, and where that is.
+    #[inline(always)]
+    fn look<'u, 'a, U: AsRef<[Use<'a>]>>(uses: &'u U) -> (&'u [Use<'a>], Pinned) {
+        let slice = uses.as_ref();
+        let start = slice.as_ptr().addr();
+        // What its owner holds in itself moves with it.
+        let within = start.wrapping_sub(std::ptr::from_ref(uses).addr());
+        let start = if within < size_of::<U>() { within } else { start };
+        (slice, Pinned { start: if slice.is_empty() { 0 } else { start }, len: slice.len() })
+    }
+
+    fn misuse(device: &Device) -> Error {
+        Error::misuse("the owner of a launch's uses gave others than were made resident").on(device)
+    }
+}
+
 /// The steps of [`Device::prepare`].
 #[derive(Debug)]
 pub struct Prepare<'a, U> {
-    pub(crate) device: &'a Device,
-    pub(crate) uses: Option<U>,
+    device: &'a Device,
+    uses: Option<U>,
     pub(crate) wait: Option<Box<Wait>>,
-    pub(crate) place: &'static Location<'static>,
+    asked: Option<Pinned>,
+    place: &'static Location<'static>,
 }
 
 impl<'a, U: AsRef<[Use<'a>]>> Prepare<'a, U> {
     #[track_caller]
     pub(crate) fn new(device: &'a Device, uses: U) -> Prepare<'a, U> {
-        Prepare { device, uses: Some(uses), wait: None, place: Location::caller() }
+        Prepare { device, uses: Some(uses), wait: None, asked: None, place: Location::caller() }
+    }
+
+    /// Goes on with another's wait, for the same uses.
+    #[track_caller]
+    pub(crate) fn again(device: &'a Device, uses: U, wait: Option<Box<Wait>>) -> Prepare<'a, U> {
+        Prepare { wait, ..Prepare::new(device, uses) }
     }
 
     /// Pins every buffer without a lock; false, with none pinned, if one of them needs the engine.
@@ -101,11 +133,13 @@ impl<'a, U: AsRef<[Use<'a>]> + Unpin> Steps for Prepare<'a, U> {
             return Poll::Ready(Err(Error::misuse("prepare was polled after its end").on(device)));
         };
         let mut request = None;
-        if self.wait.is_some() || !Self::pin_all(device, uses.as_ref())? {
-            request = Some(ready!(self.poll_engine(cx, patience))?);
+        let (slice, mut pinned) = Pinned::look(uses);
+        if self.wait.is_some() || !Self::pin_all(device, slice)? {
+            let (id, asked) = ready!(self.poll_engine(cx, patience))?;
+            (request, pinned) = (Some(id), asked);
         }
         let Some(uses) = self.uses.take() else { return Poll::Pending };
-        let mut launch = Launch { device, uses, queue: COMPUTE, held: None };
+        let mut launch = Launch { device, uses, pinned, queue: COMPUTE, held: None };
         if let Some(request) = request {
             launch.hold(Some(request), self.place);
         }
@@ -115,10 +149,17 @@ impl<'a, U: AsRef<[Use<'a>]> + Unpin> Steps for Prepare<'a, U> {
 
 impl<'a, U: AsRef<[Use<'a>]> + Unpin> Prepare<'a, U> {
     #[cold]
-    fn poll_engine(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<RequestId>> {
+    fn poll_engine(
+        &mut self,
+        cx: &mut Context<'_>,
+        patience: Option<Duration>,
+    ) -> Poll<Result<(RequestId, Pinned)>> {
         let device = self.device;
         let Some(uses) = &self.uses else { return Poll::Pending };
-        let uses = uses.as_ref();
+        let (uses, pinned) = Pinned::look(uses);
+        if *self.asked.get_or_insert(pinned) != pinned {
+            return Poll::Ready(Err(Pinned::misuse(device)));
+        }
         if uses.iter().any(|used| !device.is_of(used.cell())) {
             return Poll::Ready(Err(
                 Error::misuse("a buffer of another device: copy it over first").on(device)
@@ -128,7 +169,7 @@ impl<'a, U: AsRef<[Use<'a>]> + Unpin> Prepare<'a, U> {
             || Wait::new(device.owner(), Ask::Uses(usage::wants(uses, false)), device.engine().stamp(), None);
         let wait = ready!(poll_request(&mut self.wait, ask, device, "prepare", cx, patience))?;
         Self::pin_repeated(device, uses)?;
-        Poll::Ready(Ok(wait.into_id()))
+        Poll::Ready(Ok((wait.into_id(), pinned)))
     }
 }
 
@@ -151,6 +192,7 @@ impl<'a, U: AsRef<[Use<'a>]> + Unpin> Prepare<'a, U> {
 pub struct Launch<'a, U: AsRef<[Use<'a>]>> {
     device: &'a Device,
     uses: U,
+    pinned: Pinned,
     queue: usize,
     held: Option<Box<Held>>,
 }
@@ -194,6 +236,10 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     /// Queues the caller's kernel: the closure queues it on the queue it is given, with the pointers it is given, and
     /// no other. Then the buffers may move again, behind it. Gives what the closure gives.
     ///
+    /// The closure must not wait for what can only come behind its launch: a read, write or fill by the host of one of
+    /// its buffers, or a launch behind that. The crate's own waits are refused there as `Misuse`; one on an executor,
+    /// such as `block_on`, never ends.
+    ///
     /// If the closure fails or panics, buffers that were to be overwritten whole and were spilled keep their bytes.
     ///
     /// ```
@@ -212,15 +258,19 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     ///
     /// # Errors
     ///
-    /// The closure's; `DeviceLost`; a refused wait.
+    /// The closure's; `DeviceLost`; a refused wait; `Misuse` within the closure of another launch, if one of the buffers
+    /// is waited for as above or the device has further queues.
     #[inline(always)]
     pub fn submit<T, E: From<Error>>(self, queue: impl FnOnce(&Run<'_>) -> Result<T, E>) -> Result<T, E> {
         let engine = self.device.engine();
-        let uses = self.uses.as_ref().iter().map(|used| (used.cell(), used.writes()));
+        let (uses, pinned) = Pinned::look(&self.uses);
+        if pinned != self.pinned {
+            return Err(Pinned::misuse(self.device).into());
+        }
         let submitting = engine
-            .begin_submit(self.queue, uses)
+            .begin_submit(self.queue, uses.iter().map(|used| (used.cell(), used.writes())))
             .map_err(|failure| Error::from_failure(self.device, "submit", failure))?;
-        let run = Run::new(self.device, self.uses.as_ref(), self.queue);
+        let run = Run::new(self.device, uses, self.queue);
         let result = queue(&run);
         if let Some(request) = self.held.as_ref().and_then(|held| held.request).filter(|_| result.is_ok()) {
             engine.overwritten(request);
@@ -246,6 +296,13 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
         self.held = Some(Box::new(Held { request, holder }));
     }
 
+    /// Which buffers its pins are on is not known any more: they stay where they are.
+    #[cold]
+    fn keep_pins(&self) {
+        let error = Pinned::misuse(self.device);
+        tracing::error!(target: "tack_residency", %error, "pins of a launch are left");
+    }
+
     #[cold]
     fn let_go(&self, held: &Held) {
         if let Some(request) = held.request {
@@ -261,6 +318,11 @@ impl<'a, U: AsRef<[Use<'a>]>> Drop for Launch<'a, U> {
         if let Some(held) = self.held.take() {
             self.let_go(&held);
         }
-        self.uses.as_ref().iter().for_each(|used| unpin(self.device, used.cell()));
+        let (uses, pinned) = Pinned::look(&self.uses);
+        if pinned == self.pinned {
+            uses.iter().for_each(|used| unpin(self.device, used.cell()));
+        } else {
+            self.keep_pins();
+        }
     }
 }

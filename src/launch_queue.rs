@@ -25,8 +25,12 @@ type Work = Box<dyn FnOnce(&Run<'_>) -> Result<()> + Send>;
 /// brought to the device while earlier ones run.
 ///
 /// Each goes as soon as it is ready and its turn has come, whether or not anyone polls: its work may run on the
-/// device's own thread, and must not wait. A launch in here keeps its buffers by itself: a program may drop its handles, and the memory is counted as given up
-/// from there on. What is spilled for whom is what it would be without looking ahead.
+/// device's own thread, and must not wait. A launch in here keeps its buffers by itself: a program may drop its handles,
+/// and the memory is counted as given up from there on. What is spilled for whom is what it would be without looking
+/// ahead.
+///
+/// Launches not queued yet when this is dropped are not queued at all. Dropping waits for no one: the one whose work
+/// another thread is running at that moment may still be queued.
 ///
 /// ```
 /// use tack_residency::{Device, Use, driver::sim::{Config, Contents, Sim}};
@@ -120,7 +124,7 @@ impl LaunchQueue {
     ///
     /// # Errors
     ///
-    /// `TooLarge` if one allocation may not be as large; `Closed` or `DeviceLost`. What its turn brings, such as
+    /// `TooLarge` if it can never fit, or one allocation may not be as large; `Closed` or `DeviceLost`. What its turn brings, such as
     /// `OutOfMemory`, is given by the next [`push`](LaunchQueue::push) or [`flush`](LaunchQueue::flush); the buffer can
     /// be used all the same, and asks for its memory again then.
     ///
@@ -256,7 +260,7 @@ impl LaunchQueue {
 }
 
 impl Drop for LaunchQueue {
-    /// Launches not queued yet are not queued at all.
+    /// Launches not queued yet are not queued at all, but for one whose work is being run.
     fn drop(&mut self) {
         let entries = {
             let mut state = lock(&self.shared.state);

@@ -130,6 +130,7 @@ impl Run<'_> {
 
     /// Queues a kernel that runs on the host, on a device that has those: its arguments are the launch's uses, in
     /// order. It keeps a simulated device's compute engine for `cost`. A body that panics loses the device.
+    /// A body must not wait for the device: all that is waited for there comes behind it.
     ///
     /// ```
     /// use std::time::Duration;

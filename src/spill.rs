@@ -19,16 +19,15 @@ pub struct Spill {
     device: Device,
     cells: Option<Vec<Arc<Cell>>>,
     wait: Option<Box<Wait>>,
-    before: u64,
 }
 
 impl Spill {
     pub(crate) fn all(device: &Device) -> Spill {
-        Spill { device: device.clone(), cells: None, wait: None, before: 0 }
+        Spill { device: device.clone(), cells: None, wait: None }
     }
 
     pub(crate) fn of(cell: &Arc<Cell>) -> Spill {
-        Spill { device: Device::of(cell), cells: Some(vec![cell.clone()]), wait: None, before: 0 }
+        Spill { device: Device::of(cell), cells: Some(vec![cell.clone()]), wait: None }
     }
 }
 
@@ -42,10 +41,6 @@ impl Steps for Spill {
             return Poll::Ready(Ok(0));
         }
         let engine = device.engine();
-        let spilled = || engine.with_state(|state| state.core.books().totals.spilled.0);
-        if self.wait.is_none() {
-            self.before = spilled();
-        }
         let cells = &self.cells;
         let ask = || {
             let slots = match cells {
@@ -56,8 +51,10 @@ impl Steps for Spill {
         };
         let done = ready!(poll_request(&mut self.wait, ask, device, Self::NAME, cx, patience));
         Poll::Ready(done.map(|wait| {
-            engine.end_request(wait.into_id());
-            spilled().saturating_sub(self.before)
+            let id = wait.into_id();
+            let spilled = engine.with_state(|state| state.core.request(id).map(|request| request.spilled));
+            engine.end_request(id);
+            spilled.unwrap_or_default().0
         }))
     }
 }

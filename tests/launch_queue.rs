@@ -601,11 +601,30 @@ fn an_allocation_that_finds_no_room_is_told_and_may_be_used_later() {
     queue.push([Use::write(&buffer)], seven).wait().expect("taken");
     queue.flush().wait().expect("queued");
     assert_eq!(buffer.read().wait().expect("read"), [7; 4096]);
-    let large = queue.alloc(3 * 4096).expect("a buffer, and no memory ever");
-    assert_eq!(queue.flush().wait().unwrap_err().kind(), ErrorKind::TooLarge);
+    device.set_budget(Some(3 * 4096));
+    let large = queue.alloc(3 * 4096).expect("a buffer");
+    queue.flush().wait().expect("it has its memory");
+    device.set_budget(Some(2 * 4096));
     let error =
         queue.push([Use::write(&large)], seven).wait().and_then(|()| queue.flush().wait()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge);
+    device.check().expect("the books balance");
+}
+
+#[test]
+fn an_allocation_larger_than_the_device_is_refused_at_once() {
+    let device = Device::options().budget(2 * 4096).open("sim").expect("opened");
+    let mut queue = device.launch_queue(4);
+    for bytes in [2 * 4096 + 1, 1 << 45, u64::MAX] {
+        assert_eq!(queue.alloc(bytes).unwrap_err().kind(), ErrorKind::TooLarge, "{bytes} bytes");
+        assert_eq!(
+            queue.alloc_uninitialised(bytes).unwrap_err().kind(),
+            ErrorKind::TooLarge,
+            "{bytes} bytes"
+        );
+    }
+    drop(queue.alloc(2 * 4096).expect("it fits"));
+    queue.flush().wait().expect("all done");
     device.check().expect("the books balance");
 }
 

@@ -171,7 +171,7 @@ impl HostMemory {
     /// # Panics
     ///
     /// If the range is not within the block.
-    pub(super) fn with_bytes<R>(&self, offset: usize, bytes: usize, read: impl FnOnce(&[u8]) -> R) -> R {
+    pub(crate) fn with_bytes<R>(&self, offset: usize, bytes: usize, read: impl FnOnce(&[u8]) -> R) -> R {
         self.assert_within(offset, bytes);
         let _turn = self.turn.read().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the range is within the block, as just checked.

@@ -8,8 +8,16 @@ use super::{
     state::State,
     sync::{Ordering, lock},
 };
-use crate::residency::{Failure, HostCopy, Phase, Slot, WordCell};
+use crate::residency::{Bytes, Failure, HostCopy, Phase, Slot, WordCell};
 use std::sync::Arc;
+
+/// So many; none if the host has no memory for them.
+fn zeros(bytes: usize) -> Option<Vec<u8>> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(bytes).ok()?;
+    zeros.resize(bytes, 0);
+    Some(zeros)
+}
 
 /// How a host operation starts.
 #[derive(Debug)]
@@ -34,11 +42,11 @@ impl Engine {
             }
         };
         if let Some(copy) = current {
-            let mut out = vec![0; bytes as usize];
-            if let Some(copy) = copy {
-                copy.read(offset as usize, &mut out);
-            }
-            return Ok(Started::Done(out));
+            let out = match copy {
+                Some(copy) => copy.to_vec(offset as usize, bytes as usize),
+                None => zeros(bytes as usize),
+            };
+            return out.map(Started::Done).ok_or(Failure::HostOutOfMemory { bytes: Bytes(bytes) });
         }
         let staging = self.take_host(bytes)?;
         let op = HostOp::new(Access::Read, offset, bytes, Some(staging));

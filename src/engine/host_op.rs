@@ -7,6 +7,9 @@ use super::{
 use crate::residency::Failure;
 use std::sync::Arc;
 
+/// How many bytes go at once from one run of host memory to another.
+const PIECE: usize = 16 << 10;
+
 /// What the host does with a part of a buffer.
 #[derive(Debug)]
 pub enum Access {
@@ -89,13 +92,18 @@ impl HostOp {
             return copy.fill(at, self.bytes as usize, value);
         }
         let Some(staging) = self.staging() else { return };
-        let mut bytes = vec![0; self.bytes as usize];
-        if matches!(self.access, Access::Read) {
-            copy.read(at, &mut bytes);
-            staging.write(0, &bytes);
-        } else {
-            staging.read(0, &mut bytes);
-            copy.write(at, &bytes);
+        let (mut piece, mut done) = ([0; PIECE], 0);
+        while done < self.bytes as usize {
+            let bytes = PIECE.min(self.bytes as usize - done);
+            let piece = &mut piece[..bytes];
+            if matches!(self.access, Access::Read) {
+                copy.read(at + done, piece);
+                staging.write(done, piece);
+            } else {
+                staging.read(done, piece);
+                copy.write(at + done, piece);
+            }
+            done += bytes;
         }
     }
 

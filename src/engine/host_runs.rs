@@ -36,6 +36,16 @@ impl HostRuns {
         self.each(offset, to.len(), |memory, at, part| memory.read(at, &mut to[part]));
     }
 
+    /// A copy of `bytes` bytes at `offset`; none if the host has no memory for it.
+    pub fn to_vec(&self, offset: usize, bytes: usize) -> Option<Vec<u8>> {
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(bytes).ok()?;
+        self.each(offset, bytes, |memory, at, part| {
+            memory.with_bytes(at, part.len(), |from| copy.extend_from_slice(from));
+        });
+        Some(copy)
+    }
+
     /// Copies `from` to the bytes at `offset`.
     pub fn write(&self, offset: usize, from: &[u8]) {
         self.each(offset, from.len(), |memory, at, part| memory.write(at, &from[part]));
@@ -84,6 +94,7 @@ mod tests {
             let mut read = vec![0; bytes];
             runs.read(offset, &mut read);
             assert_eq!(read, expected[offset..offset + bytes], "{bytes} bytes at {offset}");
+            assert_eq!(runs.to_vec(offset, bytes), Some(read));
             let value = 100 + offset as u8;
             runs.fill(offset, bytes, value);
             expected[offset..offset + bytes].fill(value);

@@ -6,7 +6,7 @@
 
 use super::{
     HostRuns,
-    sync::{Event, Listener, Mutex, lock},
+    sync::{Event, Mutex, lock},
 };
 use crate::{
     driver::{Driver, DriverError, DriverErrorKind, HostKind, HostMemory, HostRange, HostSlab},

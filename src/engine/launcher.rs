@@ -3,6 +3,7 @@
 use super::{
     Cell, Engine, Flags, Owner,
     alarm::Alarm,
+    nested::NESTED_WAIT,
     sync::{Event, Ordering, fence, lock},
     wait::Watch,
 };
@@ -40,7 +41,8 @@ impl LaunchWait {
         self.alarm.set(owner, event, patience);
         let alarm = &self.alarm;
         let late = || alarm.is_over().then_some(Err(Failure::TimedOut));
-        self.watch.poll(&owner.engine, event, cx, || look().map(Ok).or_else(late))
+        let nested = || owner.engine.launches_wait_for_caller().then_some(Err(NESTED_WAIT));
+        self.watch.poll(&owner.engine, event, cx, || look().map(Ok).or_else(late).or_else(nested))
     }
 }
 

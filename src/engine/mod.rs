@@ -11,6 +11,8 @@ mod alarm;
 mod block;
 mod cell;
 mod due;
+#[cfg(not(model))]
+mod event;
 mod flags;
 mod free;
 mod hand_out;
@@ -26,6 +28,7 @@ mod launcher;
 mod model_event;
 #[cfg(all(test, model))]
 mod models;
+mod nested;
 mod order;
 mod pump;
 mod queue;

@@ -1,5 +1,5 @@
-//! A model of the event that waits and wake-ups go through: the same calls, on locks that loom sees. The real one holds
-//! a lock of its own while it wakes, which loom cannot look into.
+//! A model of the event that waits and wake-ups go through: the same calls, on locks that loom sees. It cannot look into
+//! the real one's.
 
 use super::sync::{Mutex, lock};
 use std::{
@@ -66,14 +66,9 @@ impl Future for EventListener {
     }
 }
 
-/// The waiting twin.
-pub trait Listener {
+impl EventListener {
     /// Gives others a turn.
-    fn wait_timeout(self, patience: Duration) -> Option<()>;
-}
-
-impl Listener for EventListener {
-    fn wait_timeout(self, _: Duration) -> Option<()> {
+    pub fn wait_timeout(self, _: Duration) -> Option<()> {
         loom::thread::yield_now();
         None
     }

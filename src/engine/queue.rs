@@ -29,7 +29,7 @@ pub struct Queue {
     begun: AtomicU64,
     /// Which launches have begun to be queued and are not yet: a count of each would take a later one's end for an
     /// earlier one's.
-    open: Mutex<Vec<u64>>,
+    open: Mutex<Vec<Open>>,
     queued: AtomicU64,
     done: AtomicU64,
     base: AtomicU64,
@@ -37,28 +37,41 @@ pub struct Queue {
     marks: Mutex<Marks>,
 }
 
-/// Taken by a thread that queues a launch while uses are not noted. Threads share no cache line here.
+/// Taken by a thread that queues a launch while uses are not noted, with its number. Threads share no cache line here.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Place(AtomicU32);
 
+/// A launch that is being queued, and the number of the thread that does.
+#[derive(Debug)]
+struct Open {
+    launch: u64,
+    caller: u32,
+}
+
 const PLACES: usize = if cfg!(model) { 2 } else { 16 };
 
 thread_local! {
-    static OWN_PLACE: Cell<usize> = const { Cell::new(usize::MAX) };
+    static CALLER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The calling thread's place: threads that come after many others share one.
+/// The calling thread's number, above zero.
 #[inline]
-fn own_place() -> usize {
-    let own = OWN_PLACE.get();
-    if own != usize::MAX {
-        return own;
+fn caller() -> u32 {
+    let caller = CALLER.get();
+    if caller != 0 {
+        return caller;
     }
-    static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    let own = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % PLACES;
-    OWN_PLACE.set(own);
-    own
+    static LAST: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let caller = LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed).wrapping_add(1).max(1);
+    CALLER.set(caller);
+    caller
+}
+
+/// A thread's place: threads that come after many others share one.
+#[inline]
+fn place_of(caller: u32) -> usize {
+    caller as usize % PLACES
 }
 
 #[derive(Debug, Default)]
@@ -98,8 +111,9 @@ impl Queue {
     /// read. None if the place is taken, by a thread that shares it or by a launch this one is queued within.
     #[inline]
     pub fn enter(&self) -> Option<usize> {
-        let place = own_place();
-        let taken = self.places[place].0.compare_exchange(0, 1, Ordering::SeqCst, Ordering::Relaxed);
+        let caller = caller();
+        let place = place_of(caller);
+        let taken = self.places[place].0.compare_exchange(0, caller, Ordering::SeqCst, Ordering::Relaxed);
         taken.is_ok().then_some(place)
     }
 
@@ -112,22 +126,29 @@ impl Queue {
     /// Whether every launch that had begun before the flags said that uses are noted is queued, and those that were
     /// the `begun`-th and before.
     pub fn is_settled(&self, begun: u64) -> bool {
-        lock(&self.open).iter().all(|&launch| launch > begun)
+        lock(&self.open).iter().all(|open| open.launch > begun)
             && self.places.iter().all(|place| place.0.load(Ordering::SeqCst) == 0)
+    }
+
+    /// Whether one of those is a launch of the calling thread's.
+    pub fn is_callers(&self, begun: u64) -> bool {
+        let caller = caller();
+        lock(&self.open).iter().any(|open| open.launch <= begun && open.caller == caller)
+            || self.places[place_of(caller)].0.load(Ordering::SeqCst) == caller
     }
 
     /// Someone is about to queue a launch; which one that is, for [`end`](Queue::end).
     pub fn begin(&self) -> u64 {
         let mut open = lock(&self.open);
         let launch = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        open.push(launch);
+        open.push(Open { launch, caller: caller() });
         launch
     }
 
     /// The launch is queued, or was not; draws its number.
     pub fn end(&self, launch: u64) -> u64 {
         let number = self.queued.fetch_add(1, Ordering::SeqCst) + 1;
-        lock(&self.open).retain(|&other| other != launch);
+        lock(&self.open).retain(|open| open.launch != launch);
         number
     }
 

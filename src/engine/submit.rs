@@ -1,8 +1,8 @@
 //! What happens around a launch's closure: order before it, numbers after it.
 
-use super::sync::Listener;
 use super::{
     Cell, Engine, Flags,
+    nested::NESTED_LAUNCH,
     queue::Queue,
     sync::{MutexGuard, lock},
 };
@@ -118,12 +118,16 @@ impl Engine {
         while uses.clone().any(|(cell, _)| cell.load().is_closed()) {
             // A host operation decided earlier comes first; it may be waiting for this very launch to stand back.
             queue.end(*launch);
+            if uses.clone().any(|(cell, _)| self.is_closed_by_caller(cell)) {
+                *launch = queue.begin();
+                return Err(NESTED_LAUNCH);
+            }
             self.stand_back(|| uses.clone().any(|(cell, _)| cell.load().is_closed()));
             *launch = queue.begin();
         }
         let turn = if self.flags.has(Flags::MULTI) {
             if IN_ORDER.replace(true) {
-                return Err(Failure::Misuse("a launch is submitted within the closure of another"));
+                return Err(NESTED_LAUNCH);
             }
             Some(Ordering { engine: self, turn: Some(lock(&self.ordering)) })
         } else {
@@ -135,9 +139,14 @@ impl Engine {
         Ok(turn)
     }
 
+    /// Whether a launch that goes in order with others is being queued by this thread, here or on another device.
+    pub(super) fn is_in_order(&self) -> bool {
+        IN_ORDER.get()
+    }
+
     /// Whether a launch that goes in order with others is being queued: by another thread, or by this one.
     pub(super) fn is_ordering(&self) -> bool {
-        IN_ORDER.get() || matches!(self.ordering.try_lock(), Err(TryLockError::WouldBlock))
+        self.is_in_order() || matches!(self.ordering.try_lock(), Err(TryLockError::WouldBlock))
     }
 
     /// Lets the queueing of a pinned buffer's host operation go on, for a moment. If the driver has refused a part of

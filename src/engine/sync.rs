@@ -13,10 +13,10 @@ pub use loom::sync::{
 };
 
 #[cfg(not(model))]
-pub use event_listener::{Event, EventListener, Listener};
+pub use super::event::{Event, EventListener};
 
 #[cfg(model)]
-pub use super::model_event::{Event, EventListener, Listener};
+pub use super::model_event::{Event, EventListener};
 
 /// Locks, whether or not another holder panicked: every change under these locks is whole before anything can panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -6,6 +6,7 @@ use super::{
     alarm::Alarm,
     block::is_blocking,
     host_op::HostOp,
+    nested::NESTED_WAIT,
     state::Spec,
     sync::{Ordering, lock},
 };
@@ -211,7 +212,11 @@ impl OpWait {
         self.alarm.set(owner, &op.event, patience);
         let alarm = &self.alarm;
         let late = || (alarm.is_over() && op.cancel()).then_some(Err(Failure::TimedOut));
-        self.watch.poll(&owner.engine, &op.event, cx, || op.outcome().or_else(late))
+        let nested = || {
+            let waits = owner.engine.op_waits_for_caller(op) && op.cancel();
+            waits.then_some(Err(NESTED_WAIT))
+        };
+        self.watch.poll(&owner.engine, &op.event, cx, || op.outcome().or_else(late).or_else(nested))
     }
 }
 
@@ -251,7 +256,8 @@ impl IdleWait {
             }
             let done = until.iter().all(|&(index, number)| engine.queue(index).done() >= number);
             let late = || alarm.is_over().then_some(Err(Failure::TimedOut));
-            (done && engine.is_quiet()).then_some(Ok(())).or_else(late)
+            let nested = || engine.all_waits_for_caller().then_some(Err(NESTED_WAIT));
+            (done && engine.is_quiet()).then_some(Ok(())).or_else(late).or_else(nested)
         })
     }
 }
@@ -270,6 +276,9 @@ impl Engine {
                     }
                 }
                 Some(_) if self.run_hook_of_launches() => {}
+                Some(_) if self.request_waits_for_caller(id) => {
+                    lock(&self.state).core.fail(id, NESTED_WAIT);
+                }
                 Some(_) if is_blocking() && self.waits_for_caller(id) => {
                     let mut state = lock(&self.state);
                     let bytes = state.core.request(id).map(|request| request.bytes).unwrap_or_default();

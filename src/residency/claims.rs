@@ -64,7 +64,7 @@ impl<C: WordCell + Clone> Core<C> {
         self.books.decided = self.books.decided.plus(bytes);
         self.order.list(slot, record);
         self.claim_over(claim, bytes);
-        self.tell_spill_waiters(slot);
+        self.tell_spill_waiters(slot, Bytes::ZERO);
     }
 
     /// Takes back the claims made for a request that needs them no more, as far as there is room.
@@ -109,12 +109,16 @@ impl<C: WordCell + Clone> Core<C> {
         self.claim_over(claim, bytes);
         self.books.spilled(bytes, claim.copied || cleaned);
         self.decide(Decision::Free { cell, bytes });
-        self.tell_spill_waiters(slot);
+        self.tell_spill_waiters(slot, bytes);
     }
 
-    fn tell_spill_waiters(&mut self, slot: Slot) {
+    /// What some asked to have spilled was, with so many bytes, or was not.
+    fn tell_spill_waiters(&mut self, slot: Slot, spilled: Bytes) {
         let Some(record) = self.records.get_mut(slot) else { return };
         for id in std::mem::take(&mut record.spill_waiters) {
+            if let Some(request) = self.requests.get_mut(id) {
+                request.spilled = request.spilled.plus(spilled);
+            }
             self.one_less(id);
         }
     }

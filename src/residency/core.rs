@@ -184,7 +184,7 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     /// The most bytes that can be asked for at once: more is refused before anything is spilled for it.
-    pub(super) fn most(&self) -> Bytes {
+    pub fn most(&self) -> Bytes {
         self.budget.min(self.total)
     }
 

@@ -65,6 +65,8 @@ pub struct Request {
     pub outcome: Outcome,
     /// The bytes it asks for in all.
     pub bytes: Bytes,
+    /// Of what it asked to have spilled, the bytes that were.
+    pub spilled: Bytes,
     pub(super) missing: usize,
     pub(super) hooked: bool,
     /// Its place among those admitted; zero if it waits in the queue.
@@ -121,6 +123,7 @@ impl Requests {
             stamp,
             outcome: Outcome::Queued,
             bytes,
+            spilled: Bytes::ZERO,
             missing: 0,
             hooked: false,
             turn: 0,
@@ -151,19 +154,29 @@ impl Requests {
 
     /// Whether it waits to be admitted.
     pub(super) fn is_queued(&self, id: RequestId) -> bool {
-        self.queue.contains(&id) || self.hints.contains(&id)
+        place(&self.queue, id).or_else(|| place(&self.hints, id)).is_some()
     }
 
     /// Takes one out of the queue; false if it was not there.
     pub(super) fn unqueue(&mut self, id: RequestId) -> bool {
-        self.hints.retain(|&hint| hint != id);
-        let before = self.queue.len();
-        self.queue.retain(|&queued| queued != id);
-        self.queue.len() < before
+        if let Some(at) = place(&self.hints, id) {
+            self.hints.remove(at);
+        }
+        let queued = place(&self.queue, id).and_then(|at| self.queue.remove(at));
+        queued.is_some()
     }
 
     /// All requests, in the order of their places.
     pub fn iter(&self) -> impl Iterator<Item = (RequestId, &Request)> {
         self.table.iter().map(|(slot, request)| (RequestId(slot), request))
     }
+}
+
+/// Where a request stands. Looked for from both ends: those that leave are mostly near one, and many may be waiting.
+fn place(queue: &VecDeque<RequestId>, id: RequestId) -> Option<usize> {
+    let pairs = queue.iter().zip(queue.iter().rev()).enumerate().take(queue.len().div_ceil(2));
+    pairs.into_iter().find_map(|(at, (first, last))| {
+        let from_end = || queue.len().saturating_sub(at).saturating_sub(1);
+        if *first == id { Some(at) } else { (*last == id).then(from_end) }
+    })
 }

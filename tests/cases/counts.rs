@@ -4,6 +4,7 @@ use crate::bench::{
     Bench, CLOCKS, Random, SPILL, UNIT, assert_bytes, config, finish, pattern, poll_once, watched,
 };
 use std::{
+    cell::Cell,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -335,4 +336,57 @@ fn a_launch_with_more_pins_than_can_be_counted_kept_some_of_them() {
     assert_eq!((refused.kind(), bench.info().pinned), (ErrorKind::Misuse, 0));
     assert_eq!(finish(buffer.spill()).expect("it may go again"), UNIT);
     bench.check();
+}
+
+#[test]
+fn a_spill_counted_what_was_spilled_for_others_meanwhile() {
+    for clock in CLOCKS {
+        let bench = Bench::tight(clock, 8);
+        let [small, large] = [1, 2].map(|units| finish(bench.device.alloc(units * UNIT)).expect("room"));
+        bench.hold(&[SPILL]);
+        let (mut one, mut other) = (Box::pin(small.spill()), Box::pin(large.spill()));
+        let mut all = Box::pin(bench.device.spill_all());
+        let mut again = Box::pin(small.spill());
+        assert!(poll_once(one.as_mut()).is_pending() && poll_once(other.as_mut()).is_pending());
+        assert!(poll_once(all.as_mut()).is_pending() && poll_once(again.as_mut()).is_pending());
+        bench.release(&[SPILL]);
+        let (one, other) = (finish(one).expect("spilled"), finish(other).expect("spilled"));
+        assert_eq!((one, other), (UNIT, 2 * UNIT), "{clock:?}");
+        let (all, again) = (finish(all).expect("spilled"), finish(again).expect("spilled"));
+        assert_eq!((all, again), (3 * UNIT, UNIT), "{clock:?}");
+        bench.check();
+    }
+}
+
+/// Gives one launch's uses so many times, and then another's.
+struct Fickle<'a>(Cell<usize>, [Vec<Use<'a>>; 2]);
+
+impl<'a> AsRef<[Use<'a>]> for Fickle<'a> {
+    fn as_ref(&self) -> &[Use<'a>] {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        &self.1[usize::from(left == 0)]
+    }
+}
+
+#[test]
+fn pins_were_dropped_on_buffers_that_a_launch_did_not_pin() {
+    for (times, spilled) in (0..8).flat_map(|times| [(times, false), (times, true)]) {
+        let bench = Bench::tight(Clock::Computed, 4);
+        let (a, b) = (bench.buffer(1), bench.buffer(2));
+        let (one, other) = (vec![Use::read(&a), Use::read(&a)], vec![Use::read_write(&b)]);
+        if spilled {
+            finish(a.spill()).expect("spilled");
+        }
+        let guard = finish(b.ensure_resident()).expect("resident");
+        let outcome = finish(bench.device.prepare(Fickle(Cell::new(times), [one, other])))
+            .and_then(|launch| launch.submit(|run| Ok(run.len())));
+        assert!(outcome.is_ok() || (times > 0 && times < 5), "{times} times: {outcome:?}");
+        assert_eq!(finish(b.spill()).expect("kept"), 0, "{times} times: its guard's pin is gone");
+        drop(guard);
+        assert_eq!(finish(b.spill()).expect("spilled"), UNIT, "{times} times");
+        assert_bytes("b", &b, &pattern(2));
+        assert_bytes("a", &a, &pattern(1));
+        bench.check();
+    }
 }

@@ -107,7 +107,7 @@ fn memory_inside_a_managed_buffer_was_wrapped_as_someone_elses() {
 #[test]
 fn a_buffer_without_bytes_was_in_someones_way() {
     for clock in CLOCKS {
-        let bench = Bench::tight(clock, 1);
+        let bench = Bench::new(config(clock, 2), Device::options().budget(UNIT));
         let full = bench.buffer(1);
         let empty = finish(bench.device.alloc(0).tag("empty")).expect("it needs no room");
         assert!(empty.is_empty() && !empty.is_spilled());
@@ -132,6 +132,13 @@ fn a_buffer_without_bytes_was_in_someones_way() {
                 run.host_kernel(Default::default(), |args| assert!(args[0].bytes().is_empty()))
             })
             .expect("queued");
+        let inside = finish(full.ensure_resident()).expect("resident").ptr().offset(5);
+        drop(bench.device.wrap(inside, 0).expect("nothing of another's"));
+        let others = others(&bench, UNIT);
+        let nothing = bench.device.wrap(others.offset(5), 0).expect("nothing");
+        drop(bench.device.wrap(others, UNIT).expect("nothing of it is wrapped"));
+        bench.sim.free(COMPUTE, others).expect("freed");
+        drop(nothing);
         finish(bench.device.make_room(0)).expect("nothing");
         finish(bench.device.prepare([] as [Use<'_>; 0])).map(drop).expect("nothing");
         let info = bench.info();

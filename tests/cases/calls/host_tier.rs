@@ -1,7 +1,7 @@
 //! The host has no more memory for copies than its limit.
 
 use crate::bench::{Bench, CLOCKS, UNIT, assert_bytes, config, finish, pattern};
-use tack_residency::{Device, ErrorKind, HostMemoryKind, Use};
+use tack_residency::{Device, ErrorKind, HostMemoryKind, Use, driver::sim::Contents};
 
 fn limited(clock: tack_residency::driver::sim::Clock, budget: u64, host: u64, kind: HostMemoryKind) -> Bench {
     let options = Device::options().budget(budget * UNIT).host_limit(host * UNIT).host_memory(kind);
@@ -123,6 +123,26 @@ fn victims_that_the_host_had_no_room_for_were_chosen_again_for_ever() {
             }
         }
         drop(buffers);
+        bench.check_empty();
+    }
+}
+
+#[test]
+fn a_read_of_more_than_the_hosts_memory_ended_the_program() {
+    for clock in CLOCKS {
+        let units = 1 << 40;
+        let config = config(clock, units).with_contents(Contents::NotHeld);
+        let bench = Bench::new(config, Device::options());
+        let buffer = finish(bench.device.alloc(units * UNIT).uninitialised()).expect("room");
+        assert_eq!(finish(buffer.read()).unwrap_err().kind(), ErrorKind::OutOfMemory);
+        finish(buffer.fill(1)).expect("filled on the device");
+        buffer.discard();
+        assert_eq!(finish(buffer.spill()).expect("no copy"), units * UNIT);
+        let error = finish(buffer.read()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+        assert!(error.to_string().contains("host"), "{error}");
+        assert_eq!(finish(buffer.view(5, 3).expect("within").read()).expect("read"), [0; 3]);
+        drop(buffer);
         bench.check_empty();
     }
 }
