@@ -95,6 +95,6 @@ impl Drop for Leave<'_> {
             state.ring_all();
             std::mem::take(&mut state.ringing)
         };
-        waiting.iter().for_each(|bell| _ = bell.notify(usize::MAX));
+        waiting.iter().for_each(|bell| bell.notify(usize::MAX));
     }
 }

@@ -187,7 +187,7 @@ pub async fn change(world: Rc<World>, part: Part, data: Option<Vec<u8>>, value: 
             world.say(|| format!("  change of {part} waits"));
             let before = part.known();
             // Calls made from now on come behind it. A refusal may still undo it.
-            if world.bench.kind.refusals {
+            if world.bench.may_refuse() {
                 part.forget();
             } else {
                 part.set(&after);
@@ -206,7 +206,7 @@ pub async fn change(world: Rc<World>, part: Part, data: Option<Vec<u8>>, value: 
             let mut cancelled = Cancelled(&part, false);
             let outcome = operation.as_mut().await;
             cancelled.1 = true;
-            if world.bench.kind.refusals {
+            if world.bench.may_refuse() {
                 doubt.settle(if outcome.is_ok() { &after } else { &doubt.before });
             }
             outcome

@@ -104,6 +104,13 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// What was begun may come to nothing.
+    pub fn may_refuse(&self) -> bool {
+        self.kind.refusals || self.is_host_short
+    }
+}
+
 /// One live buffer and the model of its bytes.
 #[derive(Clone)]
 pub struct Held {
@@ -224,9 +231,7 @@ impl World {
             ErrorKind::TooLarge => bytes > least.min(self.bench.capacity),
             ErrorKind::Blocked => shared || self.unmovable() || self.unmovable_at.get() >= since,
             ErrorKind::Stalled => shared || self.pins.get() > 0 || self.pinned_at.get() >= since,
-            ErrorKind::OutOfMemory => {
-                self.bench.kind.refusals || self.bench.is_host_short || most > self.bench.capacity
-            }
+            ErrorKind::OutOfMemory => self.bench.may_refuse() || most > self.bench.capacity,
             ErrorKind::Refused => self.bench.kind.refusals,
             _ => false,
         }
