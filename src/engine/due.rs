@@ -18,6 +18,8 @@ pub enum Due {
         /// The copy.
         copy: HostRuns,
     },
+    /// A piece of a copy out ahead of need has ended.
+    Piece,
     /// A copy in from this host copy has ended.
     Arrived(Slot, HostRuns),
     /// One of the uses that a free waits for is over.
@@ -38,7 +40,7 @@ impl Due {
             Due::Ordered(bytes) => core.order_passed(bytes),
             Due::Operation(op, _) => op.fail(Failure::Lost, ringing),
             Due::CopiedOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
-            Due::Arrived(..) | Due::LetGo(_) => {}
+            Due::Piece | Due::Arrived(..) | Due::LetGo(_) => {}
         }
     }
 }

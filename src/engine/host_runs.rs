@@ -31,6 +31,15 @@ impl HostRuns {
         (self.0.len(), Ok(()))
     }
 
+    /// The `bytes` bytes at `offset` of them, in as many runs as they are in.
+    pub fn part(&self, offset: u64, bytes: u64) -> HostRuns {
+        let mut parts = Vec::new();
+        self.each(offset as usize, bytes as usize, |memory, offset, part| {
+            parts.push(HostRange { memory: memory.clone(), offset, bytes: part.len() });
+        });
+        HostRuns::new(parts)
+    }
+
     /// Copies from the bytes at `offset` into `to`.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         self.each(offset, to.len(), |memory, at, part| memory.read(at, &mut to[part]));
@@ -47,7 +56,12 @@ impl HostRuns {
     }
 
     /// Goes through `bytes` bytes at `offset`, run by run: where they are in each, and which of them.
-    fn each(&self, offset: usize, bytes: usize, mut visit: impl FnMut(&HostMemory, usize, Range<usize>)) {
+    fn each(
+        &self,
+        offset: usize,
+        bytes: usize,
+        mut visit: impl FnMut(&Arc<HostMemory>, usize, Range<usize>),
+    ) {
         let (mut before, mut done) = (0, 0);
         for run in self.0.iter() {
             let skipped = offset.saturating_sub(before).min(run.bytes);
@@ -84,6 +98,9 @@ mod tests {
             let mut read = vec![0; bytes];
             runs.read(offset, &mut read);
             assert_eq!(read, expected[offset..offset + bytes], "{bytes} bytes at {offset}");
+            let mut part = vec![0; bytes];
+            runs.part(offset as u64, bytes as u64).read(0, &mut part);
+            assert_eq!(part, read, "{bytes} bytes at {offset}");
             let value = 100 + offset as u8;
             runs.fill(offset, bytes, value);
             expected[offset..offset + bytes].fill(value);

@@ -10,6 +10,7 @@ pub mod access;
 mod alarm;
 mod block;
 mod cell;
+mod copy_out;
 mod due;
 mod flags;
 mod free;

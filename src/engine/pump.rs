@@ -252,6 +252,7 @@ impl Engine {
                 state.core.copied_out(slot, token);
                 state.retired.push(cell);
             }
+            Due::Piece => self.piece_done(state),
             Due::Arrived(slot, copy) => {
                 drop(copy);
                 state.core.arrived(slot);

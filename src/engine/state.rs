@@ -1,7 +1,7 @@
 //! What the state lock guards: the core, and what stands between its decisions and the driver's completions.
 
 use super::sync::Event;
-use super::{Cell, Owner, Settings, due::Due, host_op::HostOp, jobs::Job};
+use super::{Cell, Owner, Settings, copy_out::CopyOut, due::Due, host_op::HostOp, jobs::Job};
 use crate::{
     driver::DriverError,
     residency::{Bytes, Core, RequestId, Slot},
@@ -82,6 +82,10 @@ pub struct State {
     pub(super) waits: Vec<Duration>,
     /// What follows when a queue has done a number.
     pub(super) due: BTreeMap<(usize, u64, u64), Due>,
+    /// Copies out that wait for their next piece's turn, by their tokens.
+    pub(super) copies_out: BTreeMap<u64, CopyOut>,
+    /// How many pieces of copies out ahead of need are in the queue.
+    pub(super) pieces: usize,
     /// Jobs that wait for launches being queued.
     pub(super) settling: VecDeque<Settling>,
     /// Host operations that wait for a restore to be queued, or for another of the same buffer.
@@ -118,6 +122,8 @@ impl State {
             bells: BTreeMap::new(),
             waits: Vec::new(),
             due: BTreeMap::new(),
+            copies_out: BTreeMap::new(),
+            pieces: 0,
             settling: VecDeque::new(),
             deferred: VecDeque::new(),
             in_lane: BTreeSet::new(),
@@ -196,7 +202,8 @@ impl State {
 
     /// Nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
-        self.due.is_empty() && self.settling.is_empty() && self.deferred.is_empty()
+        let waits = !self.settling.is_empty() || !self.deferred.is_empty() || !self.copies_out.is_empty();
+        self.due.is_empty() && !waits
     }
 
     /// The device is lost: what the host waits for of it fails.
@@ -206,6 +213,9 @@ impl State {
         }
         for waiting in std::mem::take(&mut self.settling) {
             waiting.job.lost(&mut self.core, &mut self.ringing);
+        }
+        for (_, copy) in std::mem::take(&mut self.copies_out) {
+            copy.lost(&mut self.core);
         }
         for (slot, op) in std::mem::take(&mut self.deferred) {
             op.fail(crate::residency::Failure::Lost, &mut self.ringing);

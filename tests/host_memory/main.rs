@@ -1,6 +1,7 @@
 //! Where host copies live: pinned slabs that are cut into runs and reused.
 
 mod bench;
+mod pieces;
 #[path = "../cases/random.rs"]
 mod random;
 mod runs;
