@@ -1,6 +1,6 @@
 //! The host memory of one copy, or of staging: one run of bytes, or a few that follow one another.
 
-use crate::driver::{HostMemory, HostRange, Result};
+use crate::driver::{HostKind, HostMemory, HostRange, Result};
 use std::{ops::Range, sync::Arc};
 
 /// Host memory in runs. Each is copied by one call. The last clone gives them back to where they come from, once no
@@ -38,6 +38,25 @@ impl HostRuns {
             parts.push(HostRange { memory: memory.clone(), offset, bytes: part.len() });
         });
         HostRuns::new(parts)
+    }
+
+    /// Whether it is ordinary memory.
+    pub fn is_ordinary(&self) -> bool {
+        self.0.first().is_some_and(|run| run.memory.kind() == HostKind::Ordinary)
+    }
+
+    /// Copies from the bytes at `offset` into the whole of `to`.
+    pub fn copy_to(&self, offset: u64, to: &HostRange) {
+        self.each(offset as usize, to.bytes, |memory, at, part| {
+            to.memory.copy_from(to.offset + part.start, memory, at, part.len());
+        });
+    }
+
+    /// Copies the whole of `from` to the bytes at `offset`.
+    pub fn copy_from(&self, offset: u64, from: &HostRange) {
+        self.each(offset as usize, from.bytes, |memory, at, part| {
+            memory.copy_from(at, &from.memory, from.offset + part.start, part.len());
+        });
     }
 
     /// Copies from the bytes at `offset` into `to`.
@@ -101,6 +120,13 @@ mod tests {
             let mut part = vec![0; bytes];
             runs.part(offset as u64, bytes as u64).read(0, &mut part);
             assert_eq!(part, read, "{bytes} bytes at {offset}");
+            let (memory, at) = (Arc::new(HostMemory::ordinary(40).expect("host memory")), offset as u64);
+            let through = HostRange { memory, offset: 4, bytes };
+            runs.copy_to(at, &through);
+            runs.fill(offset, bytes, 0);
+            runs.copy_from(at, &through);
+            runs.read(offset, &mut part);
+            assert_eq!(part, read, "{bytes} bytes at {offset}, through others");
             let value = 100 + offset as u8;
             runs.fill(offset, bytes, value);
             expected[offset..offset + bytes].fill(value);

@@ -2,7 +2,7 @@
 
 use super::{
     COMPUTE, Cell, Engine, HostRuns, NoRuns, RELEASE, RESTORE, SPILL,
-    copy_out::CopyOut,
+    copy_out::{CopyOut, Landing},
     due::Due,
     free::FreeJob,
     host_op::HostOp,
@@ -25,6 +25,10 @@ pub enum Job {
     Hurry(CopyOut),
     /// Go on with copies out ahead of need.
     CopyOn,
+    /// Copy a piece of a copy out on from its chunk of the ring.
+    Land(Landing),
+    /// Go on with copies in that waited for a chunk of the ring.
+    CopyInOn,
     /// Copy a buffer in. `lent`: where a launch already prepared may write, and no launch is queued meanwhile.
     CopyIn { slot: Slot, cell: Arc<Cell>, lent: bool },
     /// Allocate.
@@ -47,7 +51,8 @@ impl Job {
         match self {
             Job::CopyOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
             Job::Hurry(copy) => copy.lost(core),
-            Job::CopyOn => {}
+            Job::Land(landing) => landing.lost(core),
+            Job::CopyOn | Job::CopyInOn => {}
             Job::CopyIn { slot, lent, .. } => {
                 core.copy_in_refused(slot, Failure::Lost);
                 if lent {
@@ -160,9 +165,11 @@ impl Engine {
             Job::CopyOut { slot, token, pace, cell } => self.begin_copy_out(slot, token, pace, cell),
             Job::Hurry(copy) => self.copy_out(copy),
             Job::CopyOn => self.copy_on(),
+            Job::Land(landing) => self.land(landing),
+            Job::CopyInOn => self.copy_in_on(),
             Job::CopyIn { slot, cell, lent } => {
                 if !lent || lock(&self.state).core.is_copy_in_wanted(slot) {
-                    self.copy_in(slot, &cell);
+                    self.copy_in(slot, cell.clone(), lent);
                 }
                 if lent {
                     lock(&self.state).core.end_op(slot, false);
@@ -210,34 +217,6 @@ impl Engine {
             state.core.left(bytes);
         } else {
             state.refused.push((RELEASE, job));
-        }
-    }
-
-    fn copy_in(&self, slot: Slot, cell: &Cell) {
-        let queue = self.queue(RESTORE);
-        let copy = cell.host().unwrap_or_else(|| HostRuns::new([]));
-        let mut queued = 0;
-        let done = self.order(queue, cell, false).and_then(|()| {
-            let done;
-            (queued, done) =
-                copy.copy(0, |before, run| self.driver.copy_in(queue.id, run, cell.ptr().offset(before)));
-            done
-        });
-        match done {
-            Ok(()) => {
-                let number = self.queued(queue, cell, true);
-                let mut state = lock(&self.state);
-                state.core.copy_in_queued(slot);
-                self.when_done(&mut state, RESTORE, number, Due::Arrived(slot, copy));
-            }
-            Err(error) => {
-                let failure = self.failure(error);
-                if queued > 0 {
-                    let number = self.queued(queue, cell, true);
-                    self.let_go(queue, number, &copy);
-                }
-                lock(&self.state).core.copy_in_refused(slot, failure);
-            }
         }
     }
 

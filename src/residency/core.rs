@@ -139,6 +139,11 @@ impl<C: WordCell + Clone> Core<C> {
         self.decisions.pop_front()
     }
 
+    /// Whether there is something to do.
+    pub fn has_decisions(&self) -> bool {
+        !self.decisions.is_empty()
+    }
+
     /// Whether new requests must queue behind those that wait.
     pub fn gate_is_up(&self) -> bool {
         !self.requests.queue.is_empty() || self.is_refused()
@@ -165,10 +170,6 @@ impl<C: WordCell + Clone> Core<C> {
             let request = self.requests.get(id);
             request.is_some_and(|request| matches!(request.outcome, Outcome::Queued) && !request.is_note())
         })
-    }
-
-    pub(super) fn nothing_but_pins(&self) -> bool {
-        self.claims.is_empty() && self.issued == 0 && self.books.leaving == Bytes::ZERO
     }
 
     /// The most bytes of live buffers the device may hold.

@@ -99,6 +99,11 @@ impl<C: WordCell + Clone> Core<C> {
         }
     }
 
+    /// Whether a copy out is still to end.
+    pub fn is_copying(&self, slot: Slot, token: u64) -> bool {
+        self.records.get(slot).is_some_and(|record| record.copying == Some(token))
+    }
+
     /// A copy out ahead of need was given up behind the first `copied` bytes, since nothing needs it any more.
     pub fn cut_short(&mut self, slot: Slot, token: u64, copied: Bytes) {
         self.books.totals.copied_out = self.books.totals.copied_out.plus(copied);

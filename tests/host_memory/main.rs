@@ -4,5 +4,6 @@ mod bench;
 mod pieces;
 #[path = "../cases/random.rs"]
 mod random;
+mod ring;
 mod runs;
 mod steady;
