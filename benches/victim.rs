@@ -81,7 +81,7 @@ impl Device {
         let took = start.elapsed();
         while let Some(decision) = self.core.next_decision() {
             match decision {
-                Decision::CopyOut { slot, token } => self.core.copied_out(slot, token),
+                Decision::CopyOut { slot, token, .. } => self.core.copied_out(slot, token),
                 Decision::Free { bytes, .. } => self.core.left(bytes),
                 Decision::Allocate(grant) => {
                     let buffer = Buffer(Rc::new(Line(Cell::new(Word::fresh(self.stamp).0))));

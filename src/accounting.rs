@@ -44,6 +44,7 @@ impl Device {
                 host_pinned: host.pinned,
                 host_ordinary: host.ordinary,
                 host_spare: host.spare,
+                host_ring_bytes: state.ring_bytes,
                 host_runs: host.runs,
                 host_most_runs: host.most_runs,
                 spills: totals.spills,

@@ -30,6 +30,7 @@ pub struct Options {
     budget: Option<u64>,
     host: HostMemoryKind,
     host_limit: u64,
+    pinned_limit: u64,
     hook: Option<crate::engine::Hook>,
     tag: Option<Arc<str>>,
     stall_after: Duration,
@@ -63,6 +64,7 @@ impl Default for Options {
             budget: None,
             host: HostMemoryKind::Pinned,
             host_limit: u64::MAX,
+            pinned_limit: u64::MAX,
             hook: None,
             tag: None,
             stall_after: Duration::from_secs(10),
@@ -114,6 +116,26 @@ impl Options {
     /// ```
     pub fn host_limit(mut self, bytes: u64) -> Options {
         self.host_limit = bytes;
+        self
+    }
+
+    /// The most bytes of pinned host memory, of those that [`host_limit`](Options::host_limit) allows. Beyond it, and where
+    /// the driver refuses to pin, host copies live in ordinary memory: spills and restores go on through a few pinned
+    /// chunks of this memory, six sixteenths of it or 6 MiB if that is less, and the host copies from them and to them. No
+    /// limit of its own if not set; with [`HostMemoryKind::Ordinary`] nothing is pinned.
+    ///
+    /// ```
+    /// # use tack_residency::Device;
+    /// let device = Device::options().pinned_limit(1 << 20).open("sim")?;
+    /// let buffer = device.alloc(4 << 20).wait()?;
+    /// buffer.spill().wait()?;
+    /// let info = device.memory_info();
+    /// assert_eq!((info.host_ordinary, info.host_ring_bytes), (4 << 20, 4 << 20));
+    /// assert!(info.host_pinned + info.host_spare <= 1 << 20);
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    pub fn pinned_limit(mut self, bytes: u64) -> Options {
+        self.pinned_limit = bytes;
         self
     }
 
@@ -311,7 +333,7 @@ impl Options {
             total,
             tag: self.tag,
         };
-        let host = HostTier::new(kind, self.host_limit);
+        let host = HostTier::new(kind, self.host_limit, self.pinned_limit);
         let engine = Engine::new(driver, budget.map_or(Bytes::MAX, Bytes), host, settings)?;
         let owner = Owner::new(engine).map_err(|error| {
             Error::new(ErrorKind::Unavailable, format!("the device's thread could not be started: {error}"))

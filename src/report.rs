@@ -56,8 +56,11 @@ pub struct MemoryInfo {
     pub host_pinned: u64,
     /// Ordinary host memory of host copies and staging.
     pub host_ordinary: u64,
-    /// Pinned host memory beside `host_pinned`: kept for reuse, or lost to rounding.
+    /// Pinned host memory beside `host_pinned`: kept for reuse, lost to rounding, or chunks for what is ordinary.
     pub host_spare: u64,
+    /// Copied by spills, write-back and restores through pinned chunks, each byte once a copy, since the host copy is in
+    /// ordinary memory: no more could be pinned.
+    pub host_ring_bytes: u64,
     /// The runs that host copies and staging are in: each is a copy of its own.
     pub host_runs: u64,
     /// The most runs of one of them so far.
@@ -119,6 +122,14 @@ impl fmt::Display for MemoryInfo {
         if self.spills > 0 {
             let hidden = Share(self.busy.and_then(|busy| busy.hidden()));
             write!(f, ", hidden {hidden}, waited {:.1?}", self.waited)?;
+        }
+        if self.host_ring_bytes > 0 {
+            write!(
+                f,
+                ", not pinned {}, copied by the host {}",
+                Bytes(self.host_ordinary),
+                Bytes(self.host_ring_bytes)
+            )?;
         }
         if self.thrash_trips > 0 {
             write!(f, ", thrash {} in {} trips", Bytes(self.thrash_bytes), self.thrash_trips)?;

@@ -258,6 +258,10 @@ impl Driver for Fault {
         self.inner.charge(pause);
     }
 
+    fn charge_copy(&self, bytes: u64) {
+        self.inner.charge_copy(bytes);
+    }
+
     /// The driver inside, so that a test finds its simulated device through this one.
     fn as_any(&self) -> &dyn Any {
         self.inner.as_any()

@@ -166,6 +166,15 @@ impl HostMemory {
         unsafe { std::ptr::write_bytes(to, value, bytes) };
     }
 
+    /// Copies `bytes` bytes of another block, at `from_offset` there, to `offset` here.
+    ///
+    /// # Panics
+    ///
+    /// If a range is not within its block.
+    pub(crate) fn copy_from(&self, offset: usize, from: &HostMemory, from_offset: usize, bytes: usize) {
+        from.with_bytes(from_offset, bytes, |bytes| self.write(offset, bytes));
+    }
+
     /// Lends `bytes` bytes at `offset` to `read`, with no copy between.
     ///
     /// # Panics

@@ -192,6 +192,8 @@ pub struct DriverMemory {
 /// let before = device.now();
 /// device.charge(Duration::from_millis(1));
 /// assert_eq!(device.now() - before, Duration::from_millis(1));
+/// device.charge_copy(6_000_000); // at 6 GB/s
+/// assert_eq!(device.now() - before, Duration::from_millis(2));
 ///
 /// device.free(queue, from)?;
 /// device.free(queue, to)?;
@@ -325,6 +327,12 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     /// On a computed clock, moves time on by `pause` as if the host had been busy with other things.
     fn charge(&self, pause: Duration) {
         let _ = pause;
+    }
+
+    /// On a computed clock, moves time on by what the host takes to copy `bytes` bytes between two places of its own
+    /// memory, if the driver can say.
+    fn charge_copy(&self, bytes: u64) {
+        let _ = bytes;
     }
 
     /// The driver itself, for programs that need what only it has.

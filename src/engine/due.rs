@@ -1,7 +1,10 @@
 //! What follows when the device has done a numbered piece of work.
 
-use super::{Cell, HostRuns, free::FreeJob, host_op::HostOp, sync::Event};
-use crate::residency::{Bytes, Core, Failure, Slot};
+use super::{Cell, HostRuns, copy_out::Landing, free::FreeJob, host_op::HostOp, sync::Event};
+use crate::{
+    driver::HostRange,
+    residency::{Bytes, Core, Failure, Slot},
+};
 use std::sync::Arc;
 
 /// Something that waits for a queue to have done a number.
@@ -18,6 +21,12 @@ pub enum Due {
         /// The copy.
         copy: HostRuns,
     },
+    /// A piece of a copy out ahead of need has ended.
+    Piece,
+    /// A piece of a copy out is in its chunk of the ring.
+    Landed(Landing),
+    /// A piece of a copy in has left this chunk of the ring.
+    Left(HostRange),
     /// A copy in from this host copy has ended.
     Arrived(Slot, HostRuns),
     /// One of the uses that a free waits for is over.
@@ -38,7 +47,8 @@ impl Due {
             Due::Ordered(bytes) => core.order_passed(bytes),
             Due::Operation(op, _) => op.fail(Failure::Lost, ringing),
             Due::CopiedOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
-            Due::Arrived(..) | Due::LetGo(_) => {}
+            Due::Landed(landing) => landing.lost(core),
+            Due::Piece | Due::Left(_) | Due::Arrived(..) | Due::LetGo(_) => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The host memory of one copy, or of staging: one run of bytes, or a few that follow one another.
 
-use crate::driver::{HostMemory, HostRange, Result};
+use crate::driver::{HostKind, HostMemory, HostRange, Result};
 use std::{ops::Range, sync::Arc};
 
 /// Host memory in runs. Each is copied by one call. The last clone gives them back to where they come from, once no
@@ -31,6 +31,34 @@ impl HostRuns {
         (self.0.len(), Ok(()))
     }
 
+    /// The `bytes` bytes at `offset` of them, in as many runs as they are in.
+    pub fn part(&self, offset: u64, bytes: u64) -> HostRuns {
+        let mut parts = Vec::new();
+        self.each(offset as usize, bytes as usize, |memory, offset, part| {
+            parts.push(HostRange { memory: memory.clone(), offset, bytes: part.len() });
+        });
+        HostRuns::new(parts)
+    }
+
+    /// Whether it is ordinary memory.
+    pub fn is_ordinary(&self) -> bool {
+        self.0.first().is_some_and(|run| run.memory.kind() == HostKind::Ordinary)
+    }
+
+    /// Copies from the bytes at `offset` into the whole of `to`.
+    pub fn copy_to(&self, offset: u64, to: &HostRange) {
+        self.each(offset as usize, to.bytes, |memory, at, part| {
+            to.memory.copy_from(to.offset + part.start, memory, at, part.len());
+        });
+    }
+
+    /// Copies the whole of `from` to the bytes at `offset`.
+    pub fn copy_from(&self, offset: u64, from: &HostRange) {
+        self.each(offset as usize, from.bytes, |memory, at, part| {
+            memory.copy_from(at, &from.memory, from.offset + part.start, part.len());
+        });
+    }
+
     /// Copies from the bytes at `offset` into `to`.
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         self.each(offset, to.len(), |memory, at, part| memory.read(at, &mut to[part]));
@@ -57,7 +85,12 @@ impl HostRuns {
     }
 
     /// Goes through `bytes` bytes at `offset`, run by run: where they are in each, and which of them.
-    fn each(&self, offset: usize, bytes: usize, mut visit: impl FnMut(&HostMemory, usize, Range<usize>)) {
+    fn each(
+        &self,
+        offset: usize,
+        bytes: usize,
+        mut visit: impl FnMut(&Arc<HostMemory>, usize, Range<usize>),
+    ) {
         let (mut before, mut done) = (0, 0);
         for run in self.0.iter() {
             let skipped = offset.saturating_sub(before).min(run.bytes);
@@ -94,7 +127,17 @@ mod tests {
             let mut read = vec![0; bytes];
             runs.read(offset, &mut read);
             assert_eq!(read, expected[offset..offset + bytes], "{bytes} bytes at {offset}");
-            assert_eq!(runs.to_vec(offset, bytes), Some(read));
+            assert_eq!(runs.to_vec(offset, bytes), Some(read.clone()));
+            let mut part = vec![0; bytes];
+            runs.part(offset as u64, bytes as u64).read(0, &mut part);
+            assert_eq!(part, read, "{bytes} bytes at {offset}");
+            let (memory, at) = (Arc::new(HostMemory::ordinary(40).expect("host memory")), offset as u64);
+            let through = HostRange { memory, offset: 4, bytes };
+            runs.copy_to(at, &through);
+            runs.fill(offset, bytes, 0);
+            runs.copy_from(at, &through);
+            runs.read(offset, &mut part);
+            assert_eq!(part, read, "{bytes} bytes at {offset}, through others");
             let value = 100 + offset as u8;
             runs.fill(offset, bytes, value);
             expected[offset..offset + bytes].fill(value);

@@ -1,4 +1,5 @@
-//! Where host copies and staging live: in runs of slabs that are pinned once and reused, or in ordinary memory.
+//! Where host copies and staging live: in runs of slabs that are pinned once and reused, or in ordinary memory, which is
+//! the only kind asked for, or what is beyond the limit of the other.
 //!
 //! Unpins nothing while its device lives. The books' lock is the last one taken: drivers let go of runs under locks of
 //! their own. No lock is held while memory is pinned: a driver may do the device's work meanwhile, and that may have
@@ -10,7 +11,7 @@ use super::{
 };
 use crate::{
     driver::{Driver, DriverError, DriverErrorKind, HostKind, HostMemory, HostRange, HostSlab},
-    pool::{Run, Slabs},
+    pool::{BLOCK, Run, Slabs},
 };
 use std::{
     sync::{Arc, Weak},
@@ -19,6 +20,14 @@ use std::{
 
 /// How long a copy waits for what others are pinning at the limit. Whoever pins may be waiting for this very thread.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A ring has this many chunks: one is copied by the device, one is queued behind it, and one is copied by the host.
+const CHUNKS: u64 = 3;
+
+/// The bytes of a chunk, unless the limit of pinned memory is less than [`SHARE`] of them: then it is that share of the
+/// limit.
+const CHUNK: u64 = 1 << 20;
+const SHARE: u64 = 16;
 
 /// The host memory of one device's host copies and staging.
 #[derive(Debug)]
@@ -31,8 +40,14 @@ pub struct HostTier {
 
 #[derive(Debug)]
 struct Books {
+    /// The most bytes of all memory, and of what is pinned.
     limit: u64,
+    pinned_limit: u64,
     refusals: Refusals,
+    ring_refusals: Refusals,
+    /// Bytes that rings have of the limits, and how many of them are pinned.
+    rings: u64,
+    pinned_rings: u64,
     slabs: Slabs,
     /// Bytes that are being pinned.
     coming: u64,
@@ -65,10 +80,26 @@ pub enum NoRuns {
 }
 
 impl HostTier {
-    /// A tier of memory of one kind, no more than `limit` bytes of it.
-    pub fn new(kind: HostKind, limit: u64) -> HostTier {
-        let (refusals, slabs, coming, memory, held) = Default::default();
-        let books = Books { limit, refusals, slabs, coming, memory, held };
+    /// A tier of memory of one kind, no more than `limit` bytes of it. Of pinned memory no more than `pinned_limit`
+    /// bytes, and ordinary memory beyond that.
+    pub fn new(kind: HostKind, limit: u64, pinned_limit: u64) -> HostTier {
+        let (refusals, ring_refusals, slabs, coming, memory, held) = Default::default();
+        let mut books = Books {
+            limit,
+            pinned_limit,
+            refusals,
+            ring_refusals,
+            rings: 0,
+            pinned_rings: 0,
+            slabs,
+            coming,
+            memory,
+            held,
+        };
+        if books.is_tiered() && kind == HostKind::Pinned {
+            // They will be needed, and there would be no room for them then.
+            books.rings = 2 * CHUNKS * books.chunk();
+        }
         HostTier { kind, books: Arc::new(Mutex::new(books)), grown: Event::new() }
     }
 
@@ -81,24 +112,62 @@ impl HostTier {
         match self.kind {
             _ if bytes == 0 => Ok(HostRuns::new([])),
             HostKind::Ordinary => self.take_ordinary(bytes).ok_or(NoRuns::Full),
-            HostKind::Pinned => self.take_pinned(driver, bytes),
+            HostKind::Pinned => match self.take_pinned(driver, bytes) {
+                Err(NoRuns::Refused(error)) if error.kind == DriverErrorKind::Lost => {
+                    Err(NoRuns::Refused(error))
+                }
+                taken => taken.or_else(|none| self.take_ordinary(bytes).ok_or(none)),
+            },
+        }
+    }
+
+    /// Whether a copy goes through a ring, if there is one.
+    pub fn is_ringed(&self, copy: &HostRuns) -> bool {
+        self.kind == HostKind::Pinned && copy.is_ordinary()
+    }
+
+    /// Pins the chunks of a ring; none if there is no room for them, or the driver refuses.
+    pub fn pin_ring(&self, driver: &dyn Driver) -> Option<Vec<HostRange>> {
+        let (chunk, bytes, added) = {
+            let mut books = lock(&self.books);
+            let chunk = books.chunk();
+            let bytes = CHUNKS * chunk;
+            let added = if books.is_tiered() { 0 } else { bytes };
+            if bytes == 0 || added > books.room_to_pin() || !books.ring_refusals.is_to_ask() {
+                return None;
+            }
+            books.rings += added;
+            (usize::try_from(chunk).ok()?, bytes, added)
+        };
+        match driver.allocate_host(chunk * CHUNKS as usize) {
+            Ok(memory) => {
+                lock(&self.books).pinned_rings += bytes;
+                let slab = HostSlab::new(memory);
+                let part =
+                    |number| slab.part(number * chunk, chunk).map(|part| HostRange::whole(Arc::new(part)));
+                (0..CHUNKS as usize).map(part).collect()
+            }
+            Err(error) => {
+                tracing::warn!(target: "tack_residency", %error, bytes, "a ring is not pinned");
+                let mut books = lock(&self.books);
+                books.rings -= added;
+                books.ring_refusals.note();
+                None
+            }
         }
     }
 
     /// How many bytes must be given back at least before there is room for a copy of `bytes` bytes.
     pub fn short(&self, bytes: u64) -> u64 {
         let books = lock(&self.books);
-        let room = match self.kind {
-            HostKind::Ordinary => books.limit.saturating_sub(books.held.ordinary),
-            HostKind::Pinned => books.slabs.free().saturating_add(books.room_to_pin()),
-        };
-        bytes.saturating_sub(room)
+        let pinned = books.slabs.free().saturating_add(books.room_to_pin());
+        bytes.saturating_sub(pinned.max(books.room()))
     }
 
     fn take_ordinary(&self, bytes: u64) -> Option<HostRuns> {
         let taken = {
             let mut books = lock(&self.books);
-            if books.held.ordinary.saturating_add(bytes) > books.limit {
+            if bytes > books.room() {
                 return None;
             }
             self.note(&mut books, HostKind::Ordinary, bytes, None)
@@ -163,7 +232,8 @@ impl HostTier {
     /// What is held.
     pub fn held(&self) -> HostUse {
         let books = lock(&self.books);
-        let spare = books.slabs.bytes().saturating_sub(books.held.pinned);
+        let pinned = books.slabs.bytes() + books.pinned_rings;
+        let spare = pinned.saturating_sub(books.held.pinned);
         HostUse { spare, ..books.held }
     }
 }
@@ -178,9 +248,30 @@ impl HostUse {
 }
 
 impl Books {
+    /// Whether pinned memory has a limit of its own.
+    fn is_tiered(&self) -> bool {
+        self.pinned_limit < self.limit
+    }
+
+    /// The bytes of a chunk: whole blocks, as long as they are that large.
+    fn chunk(&self) -> u64 {
+        let share = CHUNK.min(self.limit.min(self.pinned_limit) / SHARE);
+        if share < BLOCK { share } else { share - share % BLOCK }
+    }
+
+    /// What is pinned, or is to be.
+    fn pinned(&self) -> u64 {
+        self.slabs.bytes() + self.coming + self.rings
+    }
+
+    /// How many bytes more there may be.
+    fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.pinned()).saturating_sub(self.held.ordinary)
+    }
+
     /// How many bytes more may be pinned.
     fn room_to_pin(&self) -> u64 {
-        self.limit.saturating_sub(self.slabs.bytes()).saturating_sub(self.coming)
+        self.pinned_limit.saturating_sub(self.pinned()).min(self.room())
     }
 }
 

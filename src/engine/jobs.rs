@@ -2,6 +2,7 @@
 
 use super::{
     COMPUTE, Cell, Engine, HostRuns, NoRuns, RELEASE, RESTORE, SPILL,
+    copy_out::{CopyOut, Landing},
     due::Due,
     free::FreeJob,
     host_op::HostOp,
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{
     driver::{DevicePtr, DriverError},
-    residency::{Bytes, Core, Decision, Failure, Grant, GrantFor, RequestId, Slot},
+    residency::{Bytes, Core, Decision, Failure, Grant, GrantFor, Pace, RequestId, Slot},
 };
 use std::sync::Arc;
 
@@ -19,7 +20,15 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub enum Job {
     /// Copy a buffer out.
-    CopyOut { slot: Slot, token: u64, cell: Arc<Cell> },
+    CopyOut { slot: Slot, token: u64, pace: Pace, cell: Arc<Cell> },
+    /// Go on with a copy out that was ahead of need and is needed now.
+    Hurry(CopyOut),
+    /// Go on with copies out ahead of need.
+    CopyOn,
+    /// Copy a piece of a copy out on from its chunk of the ring.
+    Land(Landing),
+    /// Go on with copies in that waited for a chunk of the ring.
+    CopyInOn,
     /// Copy a buffer in. `lent`: where a launch already prepared may write, and no launch is queued meanwhile.
     CopyIn { slot: Slot, cell: Arc<Cell>, lent: bool },
     /// Allocate.
@@ -41,6 +50,9 @@ impl Job {
     pub fn lost(self, core: &mut Core<Arc<Cell>>, ringing: &mut Vec<Arc<Event>>) {
         match self {
             Job::CopyOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
+            Job::Hurry(copy) => copy.lost(core),
+            Job::Land(landing) => landing.lost(core),
+            Job::CopyOn | Job::CopyInOn => {}
             Job::CopyIn { slot, lent, .. } => {
                 core.copy_in_refused(slot, Failure::Lost);
                 if lent {
@@ -67,9 +79,14 @@ impl Engine {
     /// Makes a job of a decision, or does it. Called under the state lock.
     pub(super) fn route(&self, state: &mut State, decision: Decision<Arc<Cell>>) {
         match decision {
-            Decision::CopyOut { slot, token } => {
+            Decision::CopyOut { slot, token, pace } => {
                 if let Some(cell) = state.core.record(slot).map(|record| record.cell.clone()) {
-                    self.push(SPILL, Job::CopyOut { slot, token, cell });
+                    self.push(SPILL, Job::CopyOut { slot, token, pace, cell });
+                }
+            }
+            Decision::Hurry { token } => {
+                if let Some(copy) = state.copies_out.remove(&token) {
+                    self.push(SPILL, Job::Hurry(copy));
                 }
             }
             Decision::CopyIn(slot) => {
@@ -145,10 +162,14 @@ impl Engine {
             return;
         }
         match job {
-            Job::CopyOut { slot, token, cell } => self.copy_out(slot, token, cell),
+            Job::CopyOut { slot, token, pace, cell } => self.begin_copy_out(slot, token, pace, cell),
+            Job::Hurry(copy) => self.copy_out(copy),
+            Job::CopyOn => self.copy_on(),
+            Job::Land(landing) => self.land(landing),
+            Job::CopyInOn => self.copy_in_on(),
             Job::CopyIn { slot, cell, lent } => {
                 if !lent || lock(&self.state).core.is_copy_in_wanted(slot) {
-                    self.copy_in(slot, &cell);
+                    self.copy_in(slot, cell.clone(), lent);
                 }
                 if lent {
                     lock(&self.state).core.end_op(slot, false);
@@ -196,80 +217,6 @@ impl Engine {
             state.core.left(bytes);
         } else {
             state.refused.push((RELEASE, job));
-        }
-    }
-
-    fn copy_out(&self, slot: Slot, token: u64, cell: Arc<Cell>) {
-        let queue = self.queue(SPILL);
-        let copied = self.take_host(cell.bytes).and_then(|copy| {
-            self.order(queue, &cell, true).map_err(|error| self.failure(error))?;
-            self.copy_runs_out(queue, &cell, 0, &copy).map_err(|error| self.failure(error))?;
-            Ok(copy)
-        });
-        match copied {
-            Ok(copy) => {
-                let number = queue.number();
-                cell.note_copy(number);
-                self.mark(queue, number);
-                let mut state = lock(&self.state);
-                self.when_done(&mut state, SPILL, number, Due::CopiedOut { slot, cell, token, copy });
-            }
-            Err(failure) => lock(&self.state).core.copy_out_refused(slot, token, failure),
-        }
-    }
-
-    /// Queues copies of a buffer's bytes from `offset` on to the runs of host memory: all of them, or those that were
-    /// queued are noted, and the memory on both sides is kept for them.
-    pub(super) fn copy_runs_out(
-        &self,
-        queue: &Queue,
-        cell: &Cell,
-        offset: u64,
-        to: &HostRuns,
-    ) -> Result<(), DriverError> {
-        let from = cell.ptr().offset(offset);
-        let (queued, done) =
-            to.copy(0, |before, run| self.driver.copy_out(queue.id, from.offset(before), run));
-        if done.is_err() && queued > 0 {
-            let number = queue.number();
-            cell.note_copy(number);
-            self.let_go(queue, number, to);
-        }
-        done
-    }
-
-    /// Keeps host memory for the copies queued so far.
-    pub(super) fn let_go(&self, queue: &Queue, number: u64, runs: &HostRuns) {
-        self.mark(queue, number);
-        let mut state = lock(&self.state);
-        self.when_done(&mut state, queue.index, number, Due::LetGo(runs.clone()));
-    }
-
-    fn copy_in(&self, slot: Slot, cell: &Cell) {
-        let queue = self.queue(RESTORE);
-        let copy = cell.host().unwrap_or_else(|| HostRuns::new([]));
-        let mut queued = 0;
-        let done = self.order(queue, cell, false).and_then(|()| {
-            let done;
-            (queued, done) =
-                copy.copy(0, |before, run| self.driver.copy_in(queue.id, run, cell.ptr().offset(before)));
-            done
-        });
-        match done {
-            Ok(()) => {
-                let number = self.queued(queue, cell, true);
-                let mut state = lock(&self.state);
-                state.core.copy_in_queued(slot);
-                self.when_done(&mut state, RESTORE, number, Due::Arrived(slot, copy));
-            }
-            Err(error) => {
-                let failure = self.failure(error);
-                if queued > 0 {
-                    let number = self.queued(queue, cell, true);
-                    self.let_go(queue, number, &copy);
-                }
-                lock(&self.state).core.copy_in_refused(slot, failure);
-            }
         }
     }
 

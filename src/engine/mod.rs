@@ -10,6 +10,8 @@ pub mod access;
 mod alarm;
 mod block;
 mod cell;
+mod copy_in;
+mod copy_out;
 mod due;
 #[cfg(not(model))]
 mod event;
@@ -32,6 +34,7 @@ mod nested;
 mod order;
 mod pump;
 mod queue;
+mod ring;
 mod runtime;
 mod state;
 mod submit;

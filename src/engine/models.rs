@@ -121,7 +121,7 @@ impl World {
         };
         let (woken, bell) = (Mutex::new(false), Condvar::new());
         let driver: Arc<dyn Driver> = Arc::new(Instant { inner: Cpu::open(), woken, bell });
-        let host = HostTier::new(HostKind::Ordinary, u64::MAX);
+        let host = HostTier::new(HostKind::Ordinary, u64::MAX, u64::MAX);
         let engine = Arc::new(Engine::new(driver, Bytes(budget), host, settings).expect("a model's engine"));
         let owner = Arc::new(Owner { engine: engine.clone() });
         let tended = engine.clone();

@@ -244,14 +244,10 @@ impl Engine {
 
     fn act_on(&self, state: &mut State, due: Due) {
         match due {
-            Due::CopiedOut { slot, cell, token, copy } => {
-                cell.replace_host(Some(copy));
-                if state.core.record(slot).is_none() {
-                    cell.replace_host(None);
-                }
-                state.core.copied_out(slot, token);
-                state.retired.push(cell);
-            }
+            Due::CopiedOut { slot, cell, token, copy } => state.copied_out(slot, token, cell, copy),
+            Due::Piece => self.piece_done(state),
+            Due::Landed(landing) => self.push(SPILL, Job::Land(landing)),
+            Due::Left(chunk) => self.give_chunk_in(state, chunk),
             Due::Arrived(slot, copy) => {
                 drop(copy);
                 state.core.arrived(slot);

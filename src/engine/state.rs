@@ -1,7 +1,10 @@
 //! What the state lock guards: the core, and what stands between its decisions and the driver's completions.
 
 use super::sync::Event;
-use super::{Cell, Owner, Settings, due::Due, host_op::HostOp, jobs::Job};
+use super::{
+    Cell, HostRuns, Owner, Settings, copy_in::CopyIn, copy_out::CopyOut, due::Due, host_op::HostOp,
+    jobs::Job, ring::Ring,
+};
 use crate::{
     driver::DriverError,
     residency::{Bytes, Core, RequestId, Slot},
@@ -82,6 +85,17 @@ pub struct State {
     pub(super) waits: Vec<Duration>,
     /// What follows when a queue has done a number.
     pub(super) due: BTreeMap<(usize, u64, u64), Due>,
+    /// Copies out that wait for their next piece's turn, by their tokens.
+    pub(super) copies_out: BTreeMap<u64, CopyOut>,
+    /// How many pieces of copies out ahead of need are in the queue.
+    pub(super) pieces: usize,
+    /// Copies in through a ring that wait for a chunk, in the order of their decisions.
+    pub(super) copies_in: VecDeque<CopyIn>,
+    /// The chunks that copies out go through, and copies in.
+    pub(super) ring_out: Ring,
+    pub(super) ring_in: Ring,
+    /// Bytes that went through them.
+    pub ring_bytes: u64,
     /// Jobs that wait for launches being queued.
     pub(super) settling: VecDeque<Settling>,
     /// Host operations that wait for a restore to be queued, or for another of the same buffer.
@@ -118,6 +132,12 @@ impl State {
             bells: BTreeMap::new(),
             waits: Vec::new(),
             due: BTreeMap::new(),
+            copies_out: BTreeMap::new(),
+            pieces: 0,
+            copies_in: VecDeque::new(),
+            ring_out: Ring::default(),
+            ring_in: Ring::default(),
+            ring_bytes: 0,
             settling: VecDeque::new(),
             deferred: VecDeque::new(),
             in_lane: BTreeSet::new(),
@@ -194,9 +214,21 @@ impl State {
         self.deadlines.values().min().copied().into_iter().chain(alarm).min()
     }
 
+    /// A copy out has ended, and `copy` is the host copy now.
+    pub(super) fn copied_out(&mut self, slot: Slot, token: u64, cell: Arc<Cell>, copy: HostRuns) {
+        cell.replace_host(Some(copy));
+        if self.core.record(slot).is_none() {
+            cell.replace_host(None);
+        }
+        self.core.copied_out(slot, token);
+        self.retired.push(cell);
+    }
+
     /// Nothing is under way.
     pub(super) fn is_quiet(&self) -> bool {
-        self.due.is_empty() && self.settling.is_empty() && self.deferred.is_empty()
+        let copies = self.copies_out.len() + self.copies_in.len();
+        let waiting = self.due.len() + self.settling.len() + self.deferred.len() + copies;
+        waiting == 0 && !self.core.has_decisions()
     }
 
     /// The device is lost: what the host waits for of it fails.
@@ -206,6 +238,12 @@ impl State {
         }
         for waiting in std::mem::take(&mut self.settling) {
             waiting.job.lost(&mut self.core, &mut self.ringing);
+        }
+        for (_, copy) in std::mem::take(&mut self.copies_out) {
+            copy.lost(&mut self.core);
+        }
+        for copy in std::mem::take(&mut self.copies_in) {
+            copy.lost(&mut self.core);
         }
         for (slot, op) in std::mem::take(&mut self.deferred) {
             op.fail(crate::residency::Failure::Lost, &mut self.ringing);

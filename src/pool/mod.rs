@@ -2,4 +2,4 @@
 
 mod slabs;
 
-pub use slabs::{Run, Slabs};
+pub use slabs::{BLOCK, Run, Slabs};

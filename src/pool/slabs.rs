@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What runs are rounded up to, in bytes: small copies lie side by side in a slab.
-const BLOCK: u64 = 256;
+pub const BLOCK: u64 = 256;
 
 /// The most runs of one copy, and the bytes that a run of several has on average at least: below that, calls would take
 /// longer than bytes (10 µs a call against 20 µs for half a MiB at 24 GB/s).

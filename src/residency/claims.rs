@@ -1,7 +1,7 @@
 //! Claims on victims: from the choice to the release, and back.
 
 use super::{
-    Bytes, Core, Decision, Failure, Phase, Policy, Request, RequestId, Slot, Step, WordCell,
+    Bytes, Core, Decision, Failure, Pace, Phase, Policy, Request, RequestId, Slot, Step, WordCell,
     record::{Claim, HostCopy, Record},
 };
 
@@ -13,8 +13,11 @@ impl<C: WordCell + Clone> Core<C> {
         record.claimed = Some(Claim { request, grant: None, serial, copied: false });
         record.present = false;
         record.trips.stay();
-        let bytes = record.bytes;
+        let (bytes, copying) = (record.bytes, record.copying);
         self.books.decided = self.books.decided.minus(bytes);
+        if let Some(token) = copying {
+            self.decide(Decision::Hurry { token });
+        }
         if let Some(id) = request {
             self.claimed = self.claimed.plus(bytes);
             self.leaves_for(slot, id);
@@ -95,7 +98,7 @@ impl<C: WordCell + Clone> Core<C> {
         if dirty || plain {
             record.cell.set(|word| word.with_dirty(false));
             record.copying = Some(token);
-            self.decide(Decision::CopyOut { slot, token });
+            self.decide(Decision::CopyOut { slot, token, pace: Pace::AtOnce });
             return;
         }
         let released = self.take_step(slot, Step::Release, |word| {

@@ -153,6 +153,11 @@ impl<C: WordCell + Clone> Core<C> {
         self.decisions.pop_front()
     }
 
+    /// Whether there is something to do.
+    pub fn has_decisions(&self) -> bool {
+        !self.decisions.is_empty()
+    }
+
     /// Whether new requests must queue behind those that wait.
     pub fn gate_is_up(&self) -> bool {
         !self.requests.queue.is_empty() || self.is_refused()

@@ -6,11 +6,19 @@ use std::{error::Error, sync::Arc};
 /// Something to do outside the core.
 #[derive(Debug)]
 pub enum Decision<C> {
-    /// Queue a copy of the buffer to a host copy of its own; answer with `copied_out`.
+    /// Queue a copy of the buffer to a host copy of its own; answer with `copied_out`, `cut_short` or
+    /// `copy_out_refused`.
     CopyOut {
         /// The buffer.
         slot: Slot,
         /// Names this copy in the answer.
+        token: u64,
+        /// How it is queued.
+        pace: Pace,
+    },
+    /// A copy out ahead of need is needed now: queue all that is left of it.
+    Hurry {
+        /// Names the copy.
         token: u64,
     },
     /// Free the device memory of a buffer that was just spilled, or that lost its room; answer with `left`.
@@ -39,6 +47,15 @@ pub enum Decision<C> {
     DropHost(Slot),
     /// The request's future has something to look at.
     Wake(RequestId),
+}
+
+/// How a copy out is queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pace {
+    /// All of it at once: someone waits for the room.
+    AtOnce,
+    /// Piece by piece, ahead of need: others go before the rest of it.
+    InPieces,
 }
 
 /// Device memory that was granted.

@@ -172,8 +172,15 @@ impl<C: WordCell + Clone> Core<C> {
             self.count_back(slot, true);
             self.list(slot);
         }
+        // It was no victim until now, whatever the budget has become meanwhile.
+        self.shrink |= self.is_over_budget();
         self.tell_waiters(slot);
         self.finish_drop(slot);
+    }
+
+    /// Whether a buffer has memory for what is still to be queued of its copy.
+    pub(super) fn is_being_copied_in(&self) -> bool {
+        self.records.iter().any(|(_, record)| record.coming && record.memory)
     }
 
     /// The copy to the device could not be queued: the buffer is as spilled as before.

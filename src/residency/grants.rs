@@ -94,6 +94,14 @@ impl<C: WordCell + Clone> Core<C> {
         self.retried > 0 || self.grants.iter().any(|grant| grant.is_refused() && !grant.is_aside())
     }
 
+    /// Whether no memory is on its way, to a buffer or back to the device.
+    pub(super) fn nothing_but_pins(&self) -> bool {
+        self.claims.is_empty()
+            && self.issued == 0
+            && self.books.leaving == Bytes::ZERO
+            && !self.is_being_copied_in()
+    }
+
     /// Whether memory given up before is on its way back to the device.
     fn is_leaving(&self) -> bool {
         self.books.leaving > Bytes::ZERO || self.books.ordered > Bytes::ZERO
@@ -255,7 +263,7 @@ impl<C: WordCell + Clone> Core<C> {
     /// With nothing left to spill for the first grant: a later request that waits gives its pins up, or the grant
     /// fails; false to wait for what is under way, or for pins.
     fn give_way(&mut self, at: usize) -> bool {
-        if self.issued > 0 {
+        if self.issued > 0 || self.is_being_copied_in() {
             return false;
         }
         let Some(grant) = self.grants.get(at).cloned() else { return false };

@@ -30,11 +30,12 @@ pub use self::{
     bytes::Bytes,
     check::Imbalance,
     core::Core,
-    decision::{Decision, Failure, Grant, GrantFor},
+    decision::{Decision, Failure, Grant, GrantFor, Pace},
     policy::{Policy, Victims},
     record::{HostCopy, Record},
     requests::{Ask, Outcome, Request, RequestId, Want},
     state::{Step, StepRecord},
     table::{Slot, Table},
     word::{NoPin, Phase, STAMP_MAX, Word, WordCell},
+    write_back::Need,
 };

@@ -25,8 +25,4 @@ impl<C: WordCell + Clone> Core<C> {
             request.is_some_and(|request| matches!(request.outcome, Outcome::Queued) && !request.is_note())
         })
     }
-
-    pub(super) fn nothing_but_pins(&self) -> bool {
-        self.claims.is_empty() && self.issued == 0 && self.books.leaving == Bytes::ZERO
-    }
 }

@@ -28,13 +28,10 @@ impl<C: WordCell + Clone> Core<C> {
         }
         let next = match self.victims {
             Victims::LeastRecentlyUsed => self.order.take(&mut self.records, Passing::None),
-            Victims::NextUse => self.order.take(&mut self.records, Passing::Wanted).or_else(|| {
-                match self.wanted_last() {
-                    Some(last) => self.order.take_this(&mut self.records, last),
-                    // All that launches wait for is pinned: whoever ends that tells.
-                    None => self.order.take(&mut self.records, Passing::Kept),
-                }
-            }),
+            Victims::NextUse => {
+                let unwanted = self.order.take(&mut self.records, Passing::Wanted);
+                unwanted.or_else(|| self.take_wanted_last())
+            }
         };
         if next.is_none() && waits_for_none {
             return self.order.take(&mut self.records, Passing::Kept);
@@ -42,11 +39,23 @@ impl<C: WordCell + Clone> Core<C> {
         next
     }
 
-    /// Of the candidates that launches wait for, the one that is needed last.
+    /// Takes out the candidate that launches wait for and that is needed last. Those met pinned are set aside: whoever
+    /// ends that puts them back.
+    fn take_wanted_last(&mut self) -> Option<Slot> {
+        loop {
+            let last = self.wanted_last()?;
+            let taken = self.order.take_this(&mut self.records, last);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+    }
+
+    /// Of the candidates that launches wait for, the one that is needed last; none whose pins will end by themselves.
     fn wanted_last(&self) -> Option<Slot> {
         let is_free = |record: &Record<C>| {
-            let word = record.cell.load();
-            matches!(record.place, Place::Listed(_)) && word.pins() == 0 && !word.is_exported()
+            let pins = record.cell.load().pins();
+            matches!(record.place, Place::Listed(_)) && (pins == 0 || pins != u64::from(record.keepers))
         };
         let mut wanted: BTreeSet<Slot> = BTreeSet::new();
         let mut last = None;

@@ -1,11 +1,22 @@
 //! Write-back ahead of need: the buffers that would be spilled next are cleaned while they stay usable, so that making
 //! room is a release and not a copy. Decides nothing about who is spilled.
 
-use super::{Bytes, Core, Decision, Phase, Policy, Victims, WordCell, record::HostCopy};
+use super::{Bytes, Core, Decision, Pace, Phase, Policy, Slot, Victims, WordCell, record::HostCopy};
 
 /// The copies of write-back under way at a time: enough to keep the copy engine busy, few enough that a spill in need
 /// does not stand behind many.
 const AT_ONCE: usize = 2;
+
+/// What the rest of a copy out ahead of need is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// Nothing: the buffer was written meanwhile, or dropped.
+    Nothing,
+    /// A spill that may come.
+    Later,
+    /// A spill that waits for it.
+    Now,
+}
 
 impl<C: WordCell + Clone> Core<C> {
     /// Sets the marks, in percent of the budget, or switches write-back off: it starts when less than the first is free
@@ -72,8 +83,37 @@ impl<C: WordCell + Clone> Core<C> {
             });
             if cleaned.is_some() {
                 record.copying = Some(token);
-                self.decide(Decision::CopyOut { slot, token });
+                self.decide(Decision::CopyOut { slot, token, pace: Pace::InPieces });
             }
         }
+    }
+
+    /// What the rest of a copy out ahead of need is for, now.
+    pub fn need_of_copy(&self, slot: Slot, token: u64) -> Need {
+        let copied = |record: &&super::Record<C>| record.copying == Some(token);
+        match self.records.get(slot).filter(copied) {
+            Some(record) if record.departed || record.cell.load().is_dirty() => Need::Nothing,
+            Some(record) if record.claimed.is_some() => Need::Now,
+            Some(_) => Need::Later,
+            None => Need::Nothing,
+        }
+    }
+
+    /// Whether a copy out is still to end.
+    pub fn is_copying(&self, slot: Slot, token: u64) -> bool {
+        self.records.get(slot).is_some_and(|record| record.copying == Some(token))
+    }
+
+    /// A copy out ahead of need was given up behind the first `copied` bytes, since nothing needs it any more.
+    pub fn cut_short(&mut self, slot: Slot, token: u64, copied: Bytes) {
+        self.books.totals.copied_out = self.books.totals.copied_out.plus(copied);
+        let Some(record) = self.records.get_mut(slot).filter(|record| record.copying == Some(token)) else {
+            return;
+        };
+        record.copying = None;
+        record.cell.set(|word| word.with_dirty(true));
+        self.drop_host(slot);
+        self.try_release(slot);
+        self.finish_drop(slot);
     }
 }

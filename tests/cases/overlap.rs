@@ -3,6 +3,7 @@
 use crate::bench::{
     Bench, CLOCKS, POOLS, RESTORE, Random, SPILL, UNIT, assert_bytes, config, finish, pattern, poll_once,
 };
+use crate::recorder::Recorder;
 use std::{
     pin::pin,
     sync::{Arc, Mutex},
@@ -259,5 +260,42 @@ fn pinning_on_the_fly_made_every_copy_wait_for_the_device() {
     let (now, after) = passes(8);
     assert_eq!(now, pinned, "blocks were pinned with all of them there");
     let (copy, hidden) = (after.copy - before.copy, after.copy_while_compute - before.copy_while_compute);
+    assert!(hidden.as_secs_f64() > 0.9 * copy.as_secs_f64(), "{hidden:?} of {copy:?} were hidden");
+}
+
+/// Beyond the limit of pinned memory nothing is pinned on the fly either, no copy makes a thread wait for the device,
+/// and copies run beside kernels still.
+#[test]
+fn beyond_its_limit_memory_was_pinned_on_the_fly_or_copies_waited() {
+    const BYTES: u64 = 1 << 20;
+    let pinning = Pinning { call: Duration::from_micros(100), bandwidth: None, waits: PinningWaits::Device };
+    let config = Config::profile("pcie4").expect("a profile").with_contents(Contents::NotHeld);
+    let fault = Fault::new(Sim::open(config.with_pinning(pinning)).expect("a device"), []);
+    let driver = Recorder::new(fault.clone());
+    let options = Device::options().budget(8 * BYTES).pinned_limit(4 * BYTES);
+    let device = options.open_driver("sim", driver.clone()).expect("opened");
+    let alloc = |_| finish(device.alloc(BYTES).uninitialised()).expect("room");
+    let held: Vec<Buffer> = (0..16).map(alloc).collect();
+    let passes = |count: usize| {
+        let mut queue = device.launch_queue(4);
+        for buffer in held.iter().cycle().take(count * held.len()) {
+            let work = |run: &Run<'_>| run.host_kernel(Duration::from_millis(1), |_| ());
+            finish(queue.push([Use::read_write(buffer)], work)).expect("pushed");
+        }
+        finish(queue.flush()).expect("all");
+        finish(device.idle()).expect("idle");
+        (fault.calls(Call::AllocateHost), device.memory_info().busy.expect("it can tell"))
+    };
+    let (pinned, before) = passes(2);
+    let (now, after) = passes(8);
+    assert_eq!(now, pinned, "memory was pinned with all of it there");
+    let info = device.memory_info();
+    assert!(info.host_ordinary > 0 && info.host_ring_bytes > 100 * BYTES, "{info:?}");
+    assert!(info.host_pinned + info.host_spare <= 4 * BYTES, "{info:?}");
+    let calls = driver.take();
+    assert!(calls.iter().any(|call| call == "copy_in") && calls.iter().any(|call| call == "copy_out"));
+    assert!(!calls.iter().any(|call| call.contains("ordinary")), "the driver was given ordinary memory");
+    let (copy, hidden) = (after.copy - before.copy, after.copy_while_compute - before.copy_while_compute);
+    println!("{hidden:?} of {copy:?} were hidden");
     assert!(hidden.as_secs_f64() > 0.9 * copy.as_secs_f64(), "{hidden:?} of {copy:?} were hidden");
 }

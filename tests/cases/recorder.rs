@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 use tack_residency::driver::{
-    Busy, Caps, DevicePtr, Driver, DriverMemory, Fence, HostKernel, HostMemory, HostRange, QueueId,
+    Busy, Caps, DevicePtr, Driver, DriverMemory, Fence, HostKernel, HostKind, HostMemory, HostRange, QueueId,
     QueueRole, Result,
 };
 
@@ -35,6 +35,11 @@ impl Recorder {
         self.note(&format!("{what}{}", if result.is_ok() { "" } else { " refused" }));
         result
     }
+}
+
+/// Names memory that is not pinned.
+fn kind(range: &HostRange) -> &'static str {
+    if range.memory.kind() == HostKind::Ordinary { " with ordinary memory" } else { "" }
 }
 
 impl Driver for Recorder {
@@ -75,11 +80,11 @@ impl Driver for Recorder {
     }
 
     fn copy_out(&self, queue: QueueId, from: DevicePtr, to: &HostRange) -> Result<()> {
-        self.noted("copy_out", self.inner.copy_out(queue, from, to))
+        self.noted(&format!("copy_out{}", kind(to)), self.inner.copy_out(queue, from, to))
     }
 
     fn copy_in(&self, queue: QueueId, from: &HostRange, to: DevicePtr) -> Result<()> {
-        self.noted("copy_in", self.inner.copy_in(queue, from, to))
+        self.noted(&format!("copy_in{}", kind(from)), self.inner.copy_in(queue, from, to))
     }
 
     fn copy(&self, queue: QueueId, from: DevicePtr, to: DevicePtr, bytes: u64) -> Result<()> {
@@ -128,6 +133,10 @@ impl Driver for Recorder {
 
     fn charge(&self, pause: Duration) {
         self.inner.charge(pause);
+    }
+
+    fn charge_copy(&self, bytes: u64) {
+        self.inner.charge_copy(bytes);
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -91,14 +91,21 @@ impl Bench {
             ([0; 5], 0, 0, 0),
             "{info:?}"
         );
+        let sim = self.close("closed");
+        assert_eq!((sim.live_bytes(), sim.faults()), (0, vec![]));
+    }
+
+    /// Drops the device, which keeps no host memory then, even if it is lost.
+    #[track_caller]
+    pub fn close(self, what: &str) -> Arc<Sim> {
         let Bench { sim, fault, device } = self;
         drop((device, fault));
         let start = Instant::now();
         while sim.live_host_bytes() > 0 || Arc::strong_count(&sim) > 1 {
-            assert!(start.elapsed() < Duration::from_secs(20), "a closed device keeps host memory");
+            assert!(start.elapsed() < Duration::from_secs(20), "{what}: a closed device keeps host memory");
             thread::yield_now();
         }
-        assert_eq!((sim.live_bytes(), sim.faults()), (0, vec![]));
+        sim
     }
 }
 

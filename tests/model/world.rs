@@ -86,6 +86,8 @@ impl Bench {
         let host_limit = if is_host_short { rng.within(0..3) * rng.within(64..600) } else { u64::MAX };
         let options =
             if rng.one_in(4) { Device::options().on_memory_pressure(|_| {}) } else { Device::options() };
+        let options =
+            if rng.one_in(3) { options.pinned_limit(rng.pick(&[0, 200, 400, 700, 1000])) } else { options };
         let device = options
             .maybe_budget(budget)
             .stall_after(if real { Duration::from_millis(20) } else { Duration::from_secs(1) })

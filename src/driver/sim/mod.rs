@@ -342,6 +342,12 @@ impl Driver for Sim {
         }
     }
 
+    /// At the speed of copies with ordinary memory, which one core makes.
+    fn charge_copy(&self, bytes: u64) {
+        let bandwidth = self.shared.config.outward.pageable_bandwidth;
+        self.charge(Duration::from_nanos(transfer(bytes, bandwidth)));
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
