@@ -1,11 +1,6 @@
 //! Thrash: named in the report and told once, and not called where all must come and go.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{cell::RefCell, collections::BTreeMap, fmt, sync::Once, time::Duration};
 use tack_residency::{
     Buffer, Device, Use,
     driver::sim::{Config, Contents, Sim},
@@ -18,16 +13,23 @@ use tracing::{
 
 const BYTES: u64 = 1 << 20;
 
-/// Warnings as they were told, field by field.
-#[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
+/// Notes the warnings of each thread. One for all threads: what one of them was told by none is not asked for again.
+struct Heard;
+
+/// A warning as it was told, field by field.
+type Told = BTreeMap<&'static str, String>;
+
+thread_local! {
+    static TOLD: RefCell<Vec<Told>> = const { RefCell::new(Vec::new()) };
+}
 
 impl Heard {
-    fn while_running<T>(run: impl FnOnce() -> T) -> (T, Vec<BTreeMap<&'static str, String>>) {
-        let heard = Heard::default();
-        let output = tracing::subscriber::with_default(heard.clone(), run);
-        let events = heard.0.lock().expect("not poisoned").clone();
-        (output, events)
+    fn while_running<T>(run: impl FnOnce() -> T) -> (T, Vec<Told>) {
+        static HEARS: Once = Once::new();
+        HEARS.call_once(|| tracing::subscriber::set_global_default(Heard).expect("the only one"));
+        TOLD.take();
+        let output = run();
+        (output, TOLD.take())
     }
 }
 
@@ -59,7 +61,7 @@ impl Subscriber for Heard {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
-        self.0.lock().expect("not poisoned").push(fields.0);
+        TOLD.with_borrow_mut(|told| told.push(fields.0));
     }
 
     fn enter(&self, _: &span::Id) {}
