@@ -2,7 +2,8 @@
 
 use crate::{
     bench::{
-        Bench, CLOCKS, COMPUTE, UNIT, assert_bytes, config, finish, pattern, poll_once, still_waits, watched,
+        Bench, CLOCKS, COMPUTE, SPILL, UNIT, assert_bytes, config, finish, pattern, poll_once, still_waits,
+        watched,
     },
     recorder::Recorder,
 };
@@ -454,15 +455,20 @@ fn a_request_that_waited_for_the_hook_unpolled_kept_others_from_being_told() {
             let refuse = Effect::Refuse(DriverErrorKind::OutOfMemory);
             // Three for the buffers; then the one that is to come back.
             let sim = Sim::open(config(clock, 8)).expect("a device");
-            let fault = Fault::new(sim, [Step::new(Call::Allocate, 3, refuse)]);
+            let fault = Fault::new(sim.clone(), [Step::new(Call::Allocate, 3, refuse)]);
             let options = Device::options().budget(2 * UNIT).stall_after(Duration::from_millis(50));
-            let device = options.on_memory_pressure(|_| ()).open_driver("unpolled", fault).expect("opened");
+            let options = options.on_memory_pressure(|_| ());
+            let device = options.open_driver("unpolled", fault.clone()).expect("opened");
             let [back, _other, pinned] = [UNIT; 3].map(|bytes| device.alloc(bytes).wait().expect("room"));
             let guard = pinned.ensure_resident().wait().expect("resident");
             assert!(back.is_spilled());
+            sim.hold(SPILL).expect("a queue");
             let mut unpolled = Box::pin(back.ensure_resident());
-            assert!(poll_once(unpolled.as_mut()).is_pending());
-            device.idle().within(Duration::from_millis(20)).wait().ok();
+            assert!(poll_once(unpolled.as_mut()).is_pending(), "another is being copied out");
+            sim.release(SPILL).expect("a queue");
+            while fault.calls(Call::Allocate) < 4 {
+                device.idle().within(Duration::from_millis(5)).wait().ok();
+            }
             let asked = {
                 let device = device.clone();
                 std::thread::spawn(move || device.alloc(2 * UNIT).wait().map(drop))
