@@ -11,13 +11,14 @@ use tack_residency::{
     },
 };
 
-/// What the buffers of these tests take: eight pieces on a device with a budget of 16 MiB.
-const BYTES: u64 = 8 * MIB;
+/// What the buffers of these tests take: eight pieces, of a sixteenth of the budget each.
+const BYTES: u64 = 8 * PIECE;
+const PIECE: u64 = 16 << 10;
 const PIECES: u64 = 8;
 
 /// Buffers are cleaned as soon as there are any.
 fn options() -> Options {
-    Device::options().budget(16 * MIB).write_back(100, 100)
+    Device::options().budget(16 * PIECE).write_back(100, 100)
 }
 
 #[test]
@@ -108,7 +109,7 @@ impl Change {
 #[test]
 fn a_buffer_used_between_two_pieces_lost_bytes() {
     // Its copy is in memory that is pinned, or goes through the ring.
-    let ways = [options(), options().pinned_limit(8 * MIB)];
+    let ways = [options(), options().pinned_limit(8 * PIECE)];
     for (clock, steps) in CLOCKS.into_iter().flat_map(|clock| (0..2 * PIECES).map(move |step| (clock, step)))
     {
         for (change, way) in Change::ALL.into_iter().flat_map(|change| [(change, 0), (change, 1)]) {
@@ -135,7 +136,7 @@ fn a_rewritten_buffer_was_copied_to_the_end_all_the_same() {
     finish(bench.device.idle()).expect("idle");
     // The first copy ended with the two pieces, and the second is whole.
     let (calls, copied) = (bench.fault.calls(Call::CopyOut), bench.info().copied_out_bytes);
-    assert_eq!((calls, copied), (2 + PIECES, 2 * MIB + BYTES));
+    assert_eq!((calls, copied), (2 + PIECES, 2 * PIECE + BYTES));
     assert_eq!(bench.info().clean, BYTES);
     drop(buffer);
     bench.check_gone();
@@ -148,7 +149,7 @@ fn a_piece_that_was_refused_or_found_the_device_lost_left_the_copy_half_way() {
         for nth in 0..12 {
             for effect in [Effect::Refuse(DriverErrorKind::Refused), Effect::Lose] {
                 one_refused(clock, options(), Step::new(call, nth, effect));
-                one_refused(clock, options().pinned_limit(8 * MIB), Step::new(call, nth, effect));
+                one_refused(clock, options().pinned_limit(8 * PIECE), Step::new(call, nth, effect));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Beyond the limit of pinned memory, spills and restores go on through the rings into ordinary memory.
 
 use crate::{
-    bench::{Bench, CLOCKS, MIB, RESTORE, SPILL, assert_bytes, finish, pattern, poll_once},
+    bench::{Bench, CLOCKS, RESTORE, SPILL, assert_bytes, finish, pattern, poll_once},
     pieces::Change,
 };
 use std::{pin::pin, time::Duration};
@@ -15,8 +15,8 @@ use tack_residency::{
 };
 
 /// What the buffers of these tests take: sixteen chunks of the limit below, and more than all of that.
-const BYTES: u64 = MIB;
-const LIMIT: u64 = MIB;
+const BYTES: u64 = 64 << 10;
+const LIMIT: u64 = BYTES;
 
 fn options() -> Options {
     Device::options().budget(8 * BYTES).pinned_limit(LIMIT)
@@ -35,7 +35,7 @@ fn the_pinned_pool_ran_out_and_the_spill_failed() {
             "{info:?}"
         );
         assert_eq!(info.host_ring_bytes, 8 * BYTES, "{info}");
-        assert!(info.to_string().contains(", not pinned 8.0 MiB, copied by the host 8.0 MiB"), "{info}");
+        assert!(info.to_string().contains(", not pinned 512.0 KiB, copied by the host 512.0 KiB"), "{info}");
         assert!(bench.sim.live_host_bytes() <= LIMIT, "{} are pinned", bench.sim.live_host_bytes());
         for (seed, buffer) in (0..).zip(&held) {
             assert_bytes("spilled", buffer, &pattern(BYTES, seed));
