@@ -123,6 +123,15 @@ pub fn finish<F: Future>(future: F) -> F::Output {
     }
 }
 
+/// Waits for a future that was polled once, unless it ended there.
+#[track_caller]
+pub fn finish_polled<F: Future>(polled: Poll<F::Output>, future: F) -> F::Output {
+    match polled {
+        Poll::Ready(output) => output,
+        Poll::Pending => finish(future),
+    }
+}
+
 pub fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }

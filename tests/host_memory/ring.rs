@@ -1,7 +1,7 @@
 //! Beyond the limit of pinned memory, spills and restores go on through the rings into ordinary memory.
 
 use crate::{
-    bench::{Bench, CLOCKS, RESTORE, SPILL, assert_bytes, finish, pattern, poll_once},
+    bench::{Bench, CLOCKS, RESTORE, SPILL, assert_bytes, finish, finish_polled, pattern, poll_once},
     pieces::Change,
 };
 use std::{pin::pin, time::Duration};
@@ -268,11 +268,11 @@ fn a_launch_given_room_waited_for_a_device_that_waited_for_it() {
         // The first is to overwrite the whole, and the second asks for what was there before it has.
         let first = finish(bench.device.prepare([Use::write(&buffer)])).expect("room");
         let mut second = pin!(bench.device.prepare([Use::read(&buffer)]));
-        let _ = poll_once(second.as_mut());
+        let polled = poll_once(second.as_mut());
         first
             .submit(|run| run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().fill(5)))
             .expect("queued");
-        drop(finish(second).expect("there"));
+        drop(finish_polled(polled, second).expect("there"));
         assert_bytes("overwritten", &buffer, &vec![5; BYTES as usize]);
         drop(buffer);
         bench.check_gone();

@@ -1,6 +1,8 @@
 //! A host copy in a few runs: each is a copy of its own, and any of them may be refused.
 
-use crate::bench::{Bench, CLOCKS, MIB, RESTORE, SPILL, assert_bytes, finish, pattern, poll_once};
+use crate::bench::{
+    Bench, CLOCKS, MIB, RESTORE, SPILL, assert_bytes, finish, finish_polled, pattern, poll_once,
+};
 use std::{pin::pin, time::Duration};
 use tack_residency::{
     Device, Use,
@@ -185,7 +187,7 @@ fn a_launch_waited_for_ever_for_the_rest_of_a_write_that_only_its_own_thread_wou
         let held = bench.split(6);
         let launch = finish(bench.device.prepare([Use::read_write(&buffer)])).expect("room");
         let mut write = Box::pin(buffer.write(pattern(BYTES, 7)));
-        let _ = poll_once(write.as_mut());
+        let polled = poll_once(write.as_mut());
         launch
             .submit(|run| {
                 run.host_kernel(Duration::ZERO, |args| {
@@ -193,7 +195,7 @@ fn a_launch_waited_for_ever_for_the_rest_of_a_write_that_only_its_own_thread_wou
                 })
             })
             .expect("queued behind the write");
-        finish(write).expect("written, the rest at the fourth try");
+        finish_polled(polled, write).expect("written, the rest at the fourth try");
         finish(bench.device.idle()).expect("its staging is back");
         let expected: Vec<_> = pattern(BYTES, 7).iter().map(|byte| byte ^ 1).collect();
         assert_bytes("written, then launched", &buffer, &expected);
