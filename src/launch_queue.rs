@@ -108,7 +108,8 @@ impl LaunchQueue {
     ///
     /// # Cancel safety
     ///
-    /// Once polled, the launch is in the queue, whether or not this is polled to its end.
+    /// Once polled, the launch is in the queue, whether or not this is polled to its end, and whatever it gives: also after
+    /// `WouldBlock` or `TimedOut`, and after an earlier launch's error. Pushed again, it runs twice.
     pub fn push<'q, 'u>(
         &'q mut self,
         uses: impl AsRef<[Use<'u>]>,
@@ -124,9 +125,9 @@ impl LaunchQueue {
     ///
     /// # Errors
     ///
-    /// `TooLarge` if it can never fit, or one allocation may not be as large; `Closed` or `DeviceLost`. What its turn brings, such as
-    /// `OutOfMemory`, is given by the next [`push`](LaunchQueue::push) or [`flush`](LaunchQueue::flush); the buffer can
-    /// be used all the same, and asks for its memory again then.
+    /// `TooLarge` if it can never fit, or one allocation may not be as large. What its turn brings, such as `OutOfMemory` or
+    /// `DeviceLost`, is given by the next [`push`](LaunchQueue::push) or [`flush`](LaunchQueue::flush); the buffer can be used
+    /// all the same, and asks for its memory again then.
     ///
     /// ```
     /// # use tack_residency::{Device, Use};

@@ -6,7 +6,8 @@
 //! | open a device, with a budget | [`Device`], [`Options`] |
 //! | allocate, read, write, spill, discard | [`Buffer`], [`View`] |
 //! | launch a kernel on arrays that may be spilled | [`Device::prepare`], [`Use`], [`Launch`] |
-//! | bring the arrays of the next launches while earlier ones run | [`Device::launch_queue`], [`LaunchQueue`] |
+//! | bring the arrays of the next launches while earlier ones run | [`Device::launch_queue`], [`LaunchQueue`], [`Device::prefetch`] |
+//! | know which devices there are | [`devices()`] |
 //! | keep a pointer for a while | [`Buffer::ensure_resident`], [`Buffer::export`] |
 //! | know what is held, and what comes and goes too often | [`Device::memory_info`], [`MemoryInfo`], [`Device::thrash`] |
 //! | do the same without an async runtime | [`blocking`] |

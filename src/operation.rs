@@ -133,7 +133,7 @@ impl<S: Steps> Operation<S> {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if it would have to wait: nothing is asked for then. The call's own besides.
+    /// `WouldBlock` if it would have to wait: nothing is asked for then, but by [`LaunchQueue::push`](crate::LaunchQueue::push). The call's own besides.
     pub fn try_now(mut self) -> Result<S::Output> {
         match self.steps.poll_steps(&mut Context::from_waker(Waker::noop()), None) {
             Poll::Ready(output) => output,

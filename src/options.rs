@@ -121,7 +121,7 @@ impl Options {
 
     /// The most bytes of pinned host memory, of those that [`host_limit`](Options::host_limit) allows. Beyond it, and where
     /// the driver refuses to pin, host copies live in ordinary memory: spills and restores go on through a few pinned
-    /// chunks of this memory, six sixteenths of it or 6 MiB if that is less, and the host copies from them and to them. No
+    /// chunks of this memory, six of 1 MiB or of a sixteenth of it if that is less, and the host copies from them and to them. No
     /// limit of its own if not set; with [`HostMemoryKind::Ordinary`] nothing is pinned.
     ///
     /// ```
@@ -271,7 +271,7 @@ impl Options {
     }
 
     /// Opens a device by name: `cuda` or `cuda:ORDINAL` (with the feature `cuda`), `sim`, `sim:PROFILE` (as
-    /// [`Config::profile`](crate::driver::sim::Config::profile) knows them), `cpu`, or `auto`: the first GPU that opens, else
+    /// [`Config::profile`](crate::driver::sim::Config::profile) knows them), `cpu`, or `auto`: `cuda:0` if it opens, else
     /// `sim`, with a warning. [`devices`](fn@crate::devices) lists them.
     ///
     /// ```

@@ -20,7 +20,7 @@ impl Device {
     /// Hints at a launch to come: what it uses and does not overwrite whole is brought to the device beside what runs there,
     /// one buffer after the other. Gives how many of its bytes are there at the end, or will be before what is queued next.
     ///
-    /// It is served when no one else waits for room, and taken back as far as it has not been given when someone does. For
+    /// It counts as a use. It is served when no one else waits for room, and taken back as far as it has not been given when someone does. For
     /// its room the least recently used are spilled, but nothing that is pinned, that a
     /// [`LaunchQueue`](crate::LaunchQueue) waits for, or that an earlier hint was about and has not been used since. What
     /// there is no such room for stays where it is: a hint does not wait for pins to end.
