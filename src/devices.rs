@@ -92,7 +92,7 @@ pub(crate) fn open(name: &str) -> Result<Arc<dyn Driver>> {
     })
 }
 
-/// The first device with a GPU that opens, and its name; the simulated one if there is none, which is said aloud.
+/// The first GPU, and its name, if it opens; the simulated one if there is none, which is said aloud.
 pub(crate) fn open_first() -> Result<(&'static str, Arc<dyn Driver>)> {
     #[cfg(feature = "cuda")]
     match open("cuda") {

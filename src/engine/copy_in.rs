@@ -70,13 +70,8 @@ impl Engine {
         loop {
             let mut state = lock(&self.state);
             if state.lost.is_some() {
-                state
-                    .copies_in
-                    .drain(..)
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .for_each(|copy| copy.lost(&mut state.core));
-                return;
+                let left = std::mem::take(&mut state.copies_in);
+                return left.into_iter().for_each(|copy| copy.lost(&mut state.core));
             }
             let Some(rest) = state.copies_in.front().map(|copy| copy.cell.bytes - copy.queued) else {
                 return;

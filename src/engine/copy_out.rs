@@ -76,9 +76,7 @@ impl CopyOut {
     pub fn lost(self, core: &mut Core<Arc<Cell>>) {
         core.copy_out_refused(self.slot, self.token, Failure::Lost);
     }
-}
 
-impl CopyOut {
     /// What the rest of it is for. One that is queued at once may have come to nothing, and is made all the same.
     fn need(&self, core: &Core<Arc<Cell>>) -> Need {
         match self.pace {

@@ -234,6 +234,17 @@ fn pinned_blocks_were_rounded_up_to_powers_of_two() {
     }
 }
 
+/// Reads and writes each buffer in turn, `passes` times, with launches taken ahead of time.
+fn sweep(device: &Device, held: &[Buffer], passes: usize, kernel: Duration) {
+    let mut queue = device.launch_queue(4);
+    for buffer in held.iter().cycle().take(passes * held.len()) {
+        let work = move |run: &Run<'_>| run.host_kernel(kernel, |_| ());
+        finish(queue.push([Use::read_write(buffer)], work)).expect("pushed");
+    }
+    finish(queue.flush()).expect("all");
+    finish(device.idle()).expect("idle");
+}
+
 /// Blocks are pinned until there are enough, and then no more: pinning makes the host wait for the whole device.
 #[test]
 fn pinning_on_the_fly_made_every_copy_wait_for_the_device() {
@@ -247,13 +258,7 @@ fn pinning_on_the_fly_made_every_copy_wait_for_the_device() {
     let alloc = |_| finish(device.alloc(BYTES).uninitialised()).expect("room");
     let held: Vec<Buffer> = (0..16).map(alloc).collect();
     let passes = |count: usize| {
-        let mut queue = device.launch_queue(4);
-        for buffer in held.iter().cycle().take(count * held.len()) {
-            let work = |run: &Run<'_>| run.host_kernel(Duration::from_micros(200), |_| ());
-            finish(queue.push([Use::read_write(buffer)], work)).expect("pushed");
-        }
-        finish(queue.flush()).expect("all");
-        finish(device.idle()).expect("idle");
+        sweep(&device, &held, count, Duration::from_micros(200));
         (driver.calls(Call::AllocateHost), device.memory_info().busy.expect("it can tell"))
     };
     let (pinned, before) = passes(2);
@@ -277,13 +282,7 @@ fn beyond_its_limit_memory_was_pinned_on_the_fly_or_copies_waited() {
     let alloc = |_| finish(device.alloc(BYTES).uninitialised()).expect("room");
     let held: Vec<Buffer> = (0..16).map(alloc).collect();
     let passes = |count: usize| {
-        let mut queue = device.launch_queue(4);
-        for buffer in held.iter().cycle().take(count * held.len()) {
-            let work = |run: &Run<'_>| run.host_kernel(Duration::from_millis(1), |_| ());
-            finish(queue.push([Use::read_write(buffer)], work)).expect("pushed");
-        }
-        finish(queue.flush()).expect("all");
-        finish(device.idle()).expect("idle");
+        sweep(&device, &held, count, Duration::from_millis(1));
         (fault.calls(Call::AllocateHost), device.memory_info().busy.expect("it can tell"))
     };
     let (pinned, before) = passes(2);

@@ -13,7 +13,7 @@ use tack_residency::{
     Buffer, Device, MemoryInfo, Options, Use,
     driver::{
         QueueId,
-        fault::{Fault, Step},
+        fault::{Effect, Fault, Step},
         sim::{Clock, Config, Sim},
     },
 };
@@ -106,6 +106,19 @@ impl Bench {
             thread::yield_now();
         }
         sim
+    }
+}
+
+impl Bench {
+    /// The books balance after one call has failed as told, and nothing is left of the device.
+    #[track_caller]
+    pub fn check_after(self, what: &str, made: Vec<Buffer>, failed: Step) {
+        self.device.check().expect("balanced books");
+        drop(made);
+        if failed.effect != Effect::Lose {
+            return self.check_gone();
+        }
+        self.close(what);
     }
 }
 

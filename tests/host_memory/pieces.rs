@@ -182,12 +182,7 @@ fn one_refused(clock: Clock, options: Options, step: Step) {
             Err(error) => lost(error),
         }
     }
-    bench.device.check().expect("balanced books");
-    drop(made);
-    if step.effect != Effect::Lose {
-        return bench.check_gone();
-    }
-    bench.close(&what);
+    bench.check_after(&what, made, step);
 }
 
 #[test]

@@ -228,12 +228,7 @@ fn one_refused(clock: Clock, step: Step) {
             Err(error) => assert!(is_lost(&error), "{what}: {error}"),
         }
     }
-    bench.device.check().expect("balanced books");
-    drop(made);
-    if step.effect != Effect::Lose {
-        return bench.check_gone();
-    }
-    bench.close(&what);
+    bench.check_after(&what, made, step);
 }
 
 #[test]
