@@ -14,7 +14,7 @@ use std::{
 use tack_residency::{
     Buffer, Device, ErrorKind, MemoryInfo, Run, Use, Victims,
     driver::{
-        Arg, DriverErrorKind,
+        Arg, DriverErrorKind, QueueId,
         fault::{Call, Effect, Fault, Step},
         sim::{Config, Contents, Sim},
     },
@@ -253,7 +253,8 @@ fn a_launch_that_asked_for_the_hook_later_told_no_one() {
 
 #[test]
 fn a_flush_ended_while_the_last_launch_was_being_queued() {
-    let device = Device::options().budget(4096).open("sim").expect("opened");
+    let sim = Sim::open(Config::new()).expect("a device");
+    let device = Device::options().budget(4096).open_driver("sim", sim.clone()).expect("opened");
     let [a, _b] = [4096; 2].map(|bytes| device.alloc(bytes).wait().expect("a buffer"));
     let (begun, is_begun) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel();
@@ -263,7 +264,10 @@ fn a_flush_ended_while_the_last_launch_was_being_queued() {
         may_go_on.recv().expect("the test lives");
         run.host_kernel(Duration::ZERO, |args| args[0].bytes_mut().fill(7))
     };
+    // Not ready before the push is over, or this thread would queue it.
+    sim.hold(QueueId(1)).expect("the queue of spills");
     queue.push([Use::write(&a)], work).try_now().expect("taken");
+    sim.release(QueueId(1)).expect("the queue of spills");
     is_begun.recv().expect("the device's own thread queues it");
     assert_eq!(queue.len(), 1);
     assert!(queue.flush().try_now().is_err(), "its work has not returned");
