@@ -1,6 +1,7 @@
 //! Host reads, writes and fills of a view, wherever its buffer is.
 
 use crate::{
+    device::Device,
     engine::{Engine, HostOp, OpWait, access::Started},
     error::{Error, Result},
     operation::sealed::Steps,
@@ -16,14 +17,22 @@ use std::{
 /// The steps of [`Buffer::read`](crate::Buffer::read).
 #[derive(Debug)]
 pub struct Read {
-    view: View,
-    op: Option<Arc<HostOp>>,
+    stage: Stage,
+    bytes: u64,
     wait: OpWait,
+}
+
+/// How far a read is.
+#[derive(Debug)]
+enum Stage {
+    Unasked(View),
+    /// It holds no handle any more: a buffer dropped meanwhile goes once the copy has left it.
+    Asked(Device, Arc<HostOp>),
 }
 
 impl Read {
     pub(crate) fn new(view: View) -> Read {
-        Read { view, op: None, wait: OpWait::default() }
+        Read { bytes: view.len(), stage: Stage::Unasked(view), wait: OpWait::default() }
     }
 }
 
@@ -32,19 +41,17 @@ impl Steps for Read {
     const NAME: &'static str = "read";
 
     fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<Vec<u8>>> {
-        let device = self.view.buffer().device();
-        let engine = device.engine();
-        if self.op.is_none() {
-            let started = engine.start_read(self.view.buffer().cell(), self.view.offset(), self.view.len());
-            match started {
+        if let Stage::Unasked(view) = &self.stage {
+            let device = view.buffer().device();
+            match device.engine().start_read(view.buffer().cell(), view.offset(), self.bytes) {
                 Ok(Started::Done(bytes)) => return Poll::Ready(Ok(bytes)),
-                Ok(Started::Pending(op)) => self.op = Some(op),
+                Ok(Started::Pending(op)) => self.stage = Stage::Asked(device, op),
                 Err(failure) => return Poll::Ready(Err(Error::from_failure(&device, Self::NAME, failure))),
             }
         }
-        let Some(op) = &self.op else { return Poll::Pending };
+        let Stage::Asked(device, op) = &self.stage else { return Poll::Pending };
         let outcome = ready!(self.wait.poll(device.owner(), op, cx, patience));
-        let (staging, bytes) = (op.take_staging(), self.view.len());
+        let (staging, bytes) = (op.take_staging(), self.bytes);
         let read = outcome.and_then(|()| match staging {
             Some(staging) => {
                 let read = staging.to_vec(0, bytes as usize);
@@ -52,14 +59,14 @@ impl Steps for Read {
             }
             None => Ok(Vec::new()),
         });
-        Poll::Ready(read.map_err(|failure| Error::from_failure(&device, Self::NAME, failure)))
+        Poll::Ready(read.map_err(|failure| Error::from_failure(device, Self::NAME, failure)))
     }
 }
 
 impl Drop for Read {
     fn drop(&mut self) {
         // A copy already queued goes on into the staging, which lives until then.
-        if let Some(op) = self.op.take()
+        if let Stage::Asked(_, op) = &self.stage
             && op.cancel()
         {
             op.take_staging();

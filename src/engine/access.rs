@@ -1,7 +1,7 @@
 //! Host reads, writes and fills: where the bytes are, and in order with the device's uses.
 
 use super::{
-    Cell, Engine, HostRuns, RESTORE, SPILL,
+    Cell, Engine, HostRuns, READ, RESTORE, SPILL,
     due::Due,
     host_op::{Access, HostOp},
     jobs::Job,
@@ -26,6 +26,14 @@ pub enum Started<T> {
     Done(T),
     /// It ends with the device.
     Pending(Arc<HostOp>),
+}
+
+/// A read that is queued once its buffer is written: queued at once, it would wait for one that waits for more.
+#[derive(Debug)]
+pub struct HeldRead {
+    pub(super) job: Job,
+    /// By queue, the numbers of the writes.
+    writes: Vec<(usize, u64)>,
 }
 
 impl Engine {
@@ -183,11 +191,44 @@ impl Engine {
     /// Called under the state lock.
     fn enter(&self, state: &mut State, slot: Slot, cell: &Arc<Cell>, op: &Arc<HostOp>) {
         self.track();
-        let pinned = cell.load().pins() > 0;
-        let lane = if matches!(op.access, Access::Read) { SPILL } else { RESTORE };
-        let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), pinned };
         state.in_lane.insert(slot);
-        self.push_settled(state, cell, lane, job);
+        let pinned = cell.load().pins() > 0;
+        let reads = matches!(op.access, Access::Read);
+        let writes = if reads && !pinned { self.writes_under_way(cell) } else { Vec::new() };
+        let is_held = !writes.is_empty() && self.is_read_behind_later(&writes);
+        let lane = match reads {
+            true if pinned || !writes.is_empty() && !is_held => READ,
+            true => SPILL,
+            false => RESTORE,
+        };
+        let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), lane, pinned };
+        if is_held {
+            self.hold_read(state, HeldRead { job, writes });
+        } else {
+            self.push_settled(state, cell, lane, job);
+        }
+    }
+
+    /// The last writes of a buffer that the device is not known to have done.
+    fn writes_under_way(&self, cell: &Cell) -> Vec<(usize, u64)> {
+        let lasts = self.queues().map(|queue| (queue.index, self.last_use(cell, queue, true)));
+        lasts.filter(|&(index, last)| self.queue(index).done() < last).collect()
+    }
+
+    /// Whether a read queued now would stand behind one that waits for more than these writes.
+    fn is_read_behind_later(&self, writes: &[(usize, u64)]) -> bool {
+        let last = |index| writes.iter().find(|write| write.0 == index).map_or(0, |write| write.1);
+        let read = self.queue(READ);
+        let mut others = self.queues().filter(|other| other.index != READ);
+        others.any(|other| read.waited(other.index) > last(other.index).max(other.done()))
+    }
+
+    /// Queues a read once the writes it waits for are done. Called under the state lock.
+    pub(super) fn hold_read(&self, state: &mut State, mut read: HeldRead) {
+        match self.next_of(&mut read.writes) {
+            Some((index, sequence)) => self.when_done(state, index, sequence, Due::Read(read)),
+            None => self.push(SPILL, read.job),
+        }
     }
 
     /// Takes up operations whose buffer has come back, or has been spilled after all; true if there were any.
@@ -246,7 +287,7 @@ impl Engine {
 
     /// Queues a host operation's copy. `pinned` says that launches may be using the buffer whose uses are not all
     /// noted yet: then it comes behind all that is queued.
-    pub(super) fn run_host(&self, slot: Slot, cell: &Arc<Cell>, op: &Arc<HostOp>, pinned: bool) {
+    pub(super) fn run_host(&self, slot: Slot, cell: &Arc<Cell>, op: &Arc<HostOp>, lane: usize, pinned: bool) {
         let reads = matches!(op.access, Access::Read);
         if !op.begin() {
             let mut state = lock(&self.state);
@@ -256,7 +297,7 @@ impl Engine {
             op.take_staging();
             return;
         }
-        let queue = self.queue(if reads { SPILL } else { RESTORE });
+        let queue = self.queue(lane);
         let at = cell.ptr().offset(op.offset);
         let staging = op.staging();
         let queued = self.order(queue, cell, reads).and_then(|()| {
@@ -303,8 +344,8 @@ impl Engine {
                 let mut state = lock(&self.state);
                 if is_torn && state.lost.is_none() {
                     // It cannot be undone: the rest is tried again.
-                    let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), pinned };
-                    return state.refused.push((RESTORE, job));
+                    let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), lane, pinned };
+                    return state.refused.push((lane, job));
                 }
                 state.in_lane.remove(&slot);
                 state.core.end_op(slot, false);

@@ -275,7 +275,7 @@ impl Engine {
             to.copy(0, |before, run| self.driver.copy_out(queue.id, from.offset(before), run));
         if done.is_err() && queued > 0 {
             let number = queue.number();
-            cell.note_copy(number);
+            cell.note_use(queue.index, number, false);
             self.let_go(queue, number, to);
         }
         done

@@ -1,6 +1,8 @@
 //! What follows when the device has done a numbered piece of work.
 
-use super::{Cell, HostRuns, copy_out::Landing, free::FreeJob, host_op::HostOp, sync::Event};
+use super::{
+    Cell, HostRuns, access::HeldRead, copy_out::Landing, free::FreeJob, host_op::HostOp, sync::Event,
+};
 use crate::{
     driver::HostRange,
     residency::{Bytes, Core, Failure, Slot},
@@ -31,6 +33,8 @@ pub enum Due {
     Arrived(Slot, HostRuns),
     /// One of the uses that a free waits for is over.
     Free(FreeJob),
+    /// One of the writes that a read waits for is over.
+    Read(HeldRead),
     /// A free in the compute queue's order has run.
     Ordered(Bytes),
     /// A host operation's bytes are there, in this staging.
@@ -44,6 +48,7 @@ impl Due {
     pub fn lost(self, core: &mut Core<Arc<Cell>>, ringing: &mut Vec<Arc<Event>>) {
         match self {
             Due::Free(job) => core.left(job.bytes),
+            Due::Read(read) => read.job.lost(core, ringing),
             Due::Ordered(bytes) => core.order_passed(bytes),
             Due::Operation(op, _) => op.fail(Failure::Lost, ringing),
             Due::CopiedOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),

@@ -37,14 +37,21 @@ impl Engine {
             state.core.left(job.bytes);
             return;
         }
-        while let Some(&(index, sequence)) = job.uses.last() {
-            if self.queue(index).done() < sequence {
-                self.when_done(state, index, sequence, Due::Free(job));
-                return;
-            }
-            job.uses.pop();
+        match self.next_of(&mut job.uses) {
+            Some((index, sequence)) => self.when_done(state, index, sequence, Due::Free(job)),
+            None => self.push(RELEASE, Job::Free { ptr: job.ptr, bytes: job.bytes }),
         }
-        self.push(RELEASE, Job::Free { ptr: job.ptr, bytes: job.bytes });
+    }
+
+    /// One of these uses that is not done yet; those that are go.
+    pub(super) fn next_of(&self, uses: &mut Vec<(usize, u64)>) -> Option<(usize, u64)> {
+        while let Some(&(index, sequence)) = uses.last() {
+            if self.queue(index).done() < sequence {
+                return Some((index, sequence));
+            }
+            uses.pop();
+        }
+        None
     }
 
     /// Notes what follows when a queue has done a number: never, if the device was lost while that was queued. Called

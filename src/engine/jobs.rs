@@ -39,8 +39,8 @@ pub enum Job {
     Free { ptr: DevicePtr, bytes: Bytes },
     /// Free in the compute queue's order.
     FreeInOrder { ptr: DevicePtr, bytes: Bytes },
-    /// A host operation on device memory.
-    Host { slot: Slot, cell: Arc<Cell>, op: Arc<HostOp>, pinned: bool },
+    /// A host operation on device memory, on its lane's queue.
+    Host { slot: Slot, cell: Arc<Cell>, op: Arc<HostOp>, lane: usize, pinned: bool },
     /// A host operation in the host copy, which is held for it.
     HostCopy { slot: Slot, cell: Arc<Cell>, op: Arc<HostOp> },
 }
@@ -204,7 +204,7 @@ impl Engine {
                 }
             }
             Job::HostCopy { slot, cell, op } => self.run_in_host_copy(slot, &cell, &op),
-            Job::Host { slot, cell, op, pinned } => self.run_host(slot, &cell, &op, pinned),
+            Job::Host { slot, cell, op, lane, pinned } => self.run_host(slot, &cell, &op, lane, pinned),
         }
     }
 

@@ -66,7 +66,7 @@ use crate::{
 };
 use hook::HookTurn;
 use lane::Lane;
-use queue::{Queue, RELEASE, RESTORE, SPILL};
+use queue::{OWN, Queue, READ, RELEASE, RESTORE, SPILL};
 use state::State;
 use std::{
     fmt,
@@ -75,6 +75,10 @@ use std::{
 };
 
 use sync::{AtomicBool, AtomicU64, Ordering};
+
+/// What an engine's own queues are for, by their places.
+const ROLES: [QueueRole; OWN] =
+    [QueueRole::Compute, QueueRole::Spill, QueueRole::Restore, QueueRole::Release, QueueRole::Spill];
 
 /// How an engine is set up.
 #[derive(Clone)]
@@ -110,7 +114,7 @@ pub struct Engine {
     stamp: AtomicU64,
     state: Mutex<State>,
     queues: [OnceLock<Queue>; QUEUES],
-    lanes: [Lane; 4],
+    lanes: [Lane; OWN],
     turning: Mutex<()>,
     ordering: Mutex<()>,
     host: HostTier,
@@ -131,7 +135,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine on a driver's device, with its four queues.
+    /// An engine on a driver's device, with its own queues.
     pub fn new(
         driver: Arc<dyn Driver>,
         budget: Bytes,
@@ -139,8 +143,7 @@ impl Engine {
         settings: Settings,
     ) -> Result<Engine, DriverError> {
         let queues: [OnceLock<Queue>; QUEUES] = std::array::from_fn(|_| OnceLock::new());
-        let roles = [QueueRole::Compute, QueueRole::Spill, QueueRole::Restore, QueueRole::Release];
-        for (index, (place, role)) in queues.iter().zip(roles).enumerate() {
+        for (index, (place, role)) in queues.iter().zip(ROLES).enumerate() {
             let _ = place.set(Queue::new(driver.create_queue(role)?, index));
         }
         let state = State::new(budget, &settings);
@@ -177,9 +180,7 @@ impl Engine {
 
     /// The queue at a place.
     pub(crate) fn queue(&self, index: usize) -> &Queue {
-        self.queues[index]
-            .get()
-            .expect("the first four queues are made with the engine, others before their use")
+        self.queues[index].get().expect("the engine's own queues are made with it, others before their use")
     }
 
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Queue> {

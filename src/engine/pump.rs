@@ -1,7 +1,7 @@
 //! Turns what was decided into jobs and runs them, and what the device has done into decisions.
 
 use super::{
-    Cell, Engine, Flags, RESTORE, SPILL,
+    Cell, Engine, Flags, READ, RESTORE, SPILL,
     due::Due,
     jobs::Job,
     state::{Settling, State},
@@ -107,7 +107,7 @@ impl Engine {
 
     /// Whether nothing is under way that a launch might have to wait for on the device.
     fn copies_are_done(&self) -> bool {
-        [SPILL, RESTORE].iter().all(|&index| self.queue(index).done() >= self.queue(index).queued())
+        [SPILL, RESTORE, READ].iter().all(|&index| self.queue(index).done() >= self.queue(index).queued())
     }
 
     pub(super) fn route_all(&self, state: &mut State) {
@@ -253,6 +253,7 @@ impl Engine {
                 state.core.arrived(slot);
             }
             Due::Free(job) => self.start_free(state, job),
+            Due::Read(read) => self.hold_read(state, read),
             Due::Ordered(bytes) => state.core.order_passed(bytes),
             Due::Operation(op, staging) => {
                 drop(staging);

@@ -5,8 +5,8 @@ use super::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::driver::{Driver, Fence, QueueId, Result};
 use std::{cell::Cell, collections::VecDeque};
 
-/// The most queues of a device: compute, spill, restore, release, and four further compute queues.
-pub const QUEUES: usize = 8;
+/// The most queues of a device: compute, spill, restore, release, read, and four further compute queues.
+pub const QUEUES: usize = 9;
 /// The first compute queue.
 pub const COMPUTE: usize = 0;
 /// Copies to the host.
@@ -15,8 +15,12 @@ pub const SPILL: usize = 1;
 pub const RESTORE: usize = 2;
 /// Frees.
 pub const RELEASE: usize = 3;
+/// Host reads that wait for what writes their buffer: they hold back neither spills nor reads that need not wait.
+pub const READ: usize = 4;
+/// The queues that every engine has.
+pub const OWN: usize = 5;
 /// Where further compute queues start.
-pub const FURTHER: usize = 4;
+pub const FURTHER: usize = OWN;
 
 /// A queue. Work queued on it is numbered after it is queued, so a fence recorded later covers every number drawn.
 #[derive(Debug)]

@@ -19,9 +19,9 @@ use tack_residency::{
 /// The bytes of a buffer.
 pub const UNIT: u64 = 4096;
 
-/// The queues that every device makes first.
-pub const QUEUES: [(&str, QueueId); 3] =
-    [("compute", QueueId(0)), ("spill", QueueId(1)), ("restore", QueueId(2))];
+/// The queues that every device makes first, but for that of frees.
+pub const QUEUES: [(&str, QueueId); 4] =
+    [("compute", QueueId(0)), ("spill", QueueId(1)), ("restore", QueueId(2)), ("read", QueueId(4))];
 
 /// The kinds of calls that may be dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

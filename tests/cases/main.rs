@@ -11,6 +11,7 @@ mod nested;
 mod overlap;
 mod pressure;
 mod random;
+mod reads;
 mod recorder;
 mod reuse;
 mod wakers;

@@ -18,6 +18,7 @@ use tack_residency::{
 
 /// The queue of copies out: the second one that a device makes.
 const SPILL: QueueId = QueueId(1);
+const READ: QueueId = QueueId(4);
 
 fn open(world: World) -> (Arc<Sim>, Device) {
     let config = Config::profile("pcie4").expect("a profile").with_clock(world.clock).with_pool(world.pool);
@@ -49,7 +50,7 @@ async fn lose_under_waiters(world: World) {
     assert!(spilled.is_spilled());
     a.fill(1).await.expect("written");
     b.fill(2).await.expect("written");
-    sim.hold(SPILL).expect("a queue");
+    [SPILL, READ].map(|queue| sim.hold(queue).expect("a queue"));
     let mut waiting: Vec<(&str, BoxFuture<'_, Result<()>>)> = vec![
         ("spill", async { a.spill().await.map(drop) }.boxed()),
         ("prepare", async { device.prepare([Use::read(&spilled)]).await.map(drop) }.boxed()),

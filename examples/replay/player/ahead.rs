@@ -5,8 +5,9 @@ use crate::{
     content,
     program::{Content, Launch},
 };
-use std::{collections::VecDeque, task::Poll};
-use tack_residency::{Buffer, Device, LaunchQueue, Operation, Read, Result, Use};
+use futures::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
+use std::task::Poll;
+use tack_residency::{Buffer, Device, LaunchQueue, Result, Use};
 
 /// A program that looks ahead, and waits for what the host reads.
 pub struct Ahead {
@@ -15,9 +16,12 @@ pub struct Ahead {
     shared: Shared,
     buffers: Vec<Option<Buffer>>,
     queue: LaunchQueue,
-    /// Under way, in their order: the step, the buffer's number, and the read.
-    reads: VecDeque<(usize, usize, Operation<Read>)>,
+    /// Those under way.
+    reads: FuturesUnordered<HostRead>,
 }
+
+/// A read: its step in the program, and its bytes.
+type HostRead = LocalBoxFuture<'static, (usize, Result<Vec<u8>>)>;
 
 /// How many reads may be under way: each holds a buffer's bytes.
 const READS: usize = 32;
@@ -26,7 +30,7 @@ impl Ahead {
     /// With `holds`, the device holds bytes.
     pub fn new(device: &Device, look_ahead: usize, holds: bool, shared: Shared) -> Ahead {
         let (buffers, queue) = (Vec::new(), device.launch_queue(look_ahead));
-        Ahead { device: device.clone(), holds, shared, buffers, queue, reads: VecDeque::new() }
+        Ahead { device: device.clone(), holds, shared, buffers, queue, reads: FuturesUnordered::new() }
     }
 
     fn take(&self, place: usize, bytes: &[u8]) {
@@ -38,10 +42,9 @@ impl Ahead {
     /// Waits until no more than `keep` reads are under way.
     async fn finish_reads(&mut self, keep: usize) -> Result<()> {
         while self.reads.len() > keep
-            && let Some((place, _, read)) = self.reads.pop_front()
+            && let Some((place, bytes)) = self.reads.next().await
         {
-            let bytes = read.await?;
-            self.take(place, &bytes);
+            self.take(place, &bytes?);
         }
         Ok(())
     }
@@ -76,19 +79,15 @@ impl Player for Ahead {
         let buffer = alive(&self.buffers, number);
         // It comes behind the launches before it, and is not waited for: later ones need not wait either.
         self.queue.flush_uses(buffer).await?;
-        let mut read = buffer.read();
+        let mut read = buffer.read().map(move |bytes| (place, bytes)).boxed_local();
         match futures::poll!(&mut read) {
-            Poll::Ready(bytes) => self.take(place, &bytes?),
-            Poll::Pending => self.reads.push_back((place, number, read)),
+            Poll::Ready((place, bytes)) => self.take(place, &bytes?),
+            Poll::Pending => self.reads.push(read),
         }
         self.finish_reads(READS).await
     }
 
     async fn free(&mut self, buffer: usize) -> Result<()> {
-        // A read holds a handle of its own until it has ended.
-        while self.reads.iter().any(|(_, number, _)| *number == buffer) {
-            self.finish_reads(self.reads.len() - 1).await?;
-        }
         self.buffers[buffer] = None;
         Ok(())
     }
