@@ -126,16 +126,20 @@ pub async fn alloc(world: Rc<World>, bytes: u64, cleared: bool, fixed: bool, pat
 pub async fn read(world: Rc<World>, part: Part) {
     let since = world.now.get();
     let mut known = part.known();
-    let cancelled = part.held.content.borrow().cancelled();
-    match part.view().read().await {
+    let (content, name, start) = (part.held.content.clone(), part.to_string(), part.range.start);
+    let cancelled = content.borrow().cancelled();
+    let reading = part.view().read();
+    // The buffer may be dropped while it is read.
+    drop(part);
+    match reading.await {
         Ok(read) => {
-            part.held.content.borrow().doubt(cancelled, part.range.start, &mut known);
+            content.borrow().doubt(cancelled, start, &mut known);
             if let Some(at) = first_wrong(&read, &known) {
                 let around = at.saturating_sub(4)..(at + 8).min(read.len());
                 let (read, known) = (&read[around.clone()], &known[around]);
-                panic!("read of {part} is wrong at {at}: {read:?} instead of {known:?}");
+                panic!("read of {name} is wrong at {at}: {read:?} instead of {known:?}");
             }
-            world.say(|| format!("  read of {part} is right"));
+            world.say(|| format!("  read of {name} is right"));
         }
         Err(error) => note(&world, "read", since, 0, &error),
     }
