@@ -6,6 +6,7 @@
 
 mod context;
 mod fences;
+mod host_kernel;
 mod memory;
 mod pace;
 mod queues;
@@ -16,8 +17,8 @@ mod tests;
 pub use context::Vendor;
 
 use super::{
-    Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKind, HostMemory,
-    HostRange, QueueId, QueueRole, Result, sim::bell::Bell,
+    Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKernel, HostKind,
+    HostMemory, HostRange, QueueId, QueueRole, Result, sim::bell::Bell, staged::Stages,
 };
 use context::Context;
 use fences::Fences;
@@ -50,6 +51,7 @@ pub struct CudaLike<V: Vendor> {
     fences: Fences,
     bell: Bell,
     pace: Pace,
+    stages: Stages,
 }
 
 /// What a vendor found out about a device.
@@ -86,6 +88,7 @@ impl<V: Vendor> CudaLike<V> {
             fences: Fences::default(),
             bell: Bell::default(),
             pace: Pace::default(),
+            stages: Stages::default(),
         }))
     }
 
@@ -246,6 +249,10 @@ impl<V: Vendor> Driver for CudaLike<V> {
         // SAFETY: the context is current; the address is the device's, which checks it.
         let code = unsafe { (fill.call)(to.as_raw(), value, bytes as usize, stream) };
         self.context.check(fill.name, code)
+    }
+
+    fn launch_host(&self, queue: QueueId, kernel: HostKernel) -> Result<()> {
+        host_kernel::launch(self, queue, kernel)
     }
 
     fn record(&self, queue: QueueId) -> Result<Fence> {

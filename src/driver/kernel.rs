@@ -1,7 +1,7 @@
 //! A kernel whose body is a Rust closure: what the simulated device and the `cpu` device run.
 
 use super::DevicePtr;
-use std::{fmt, time::Duration};
+use std::{any::Any, fmt, time::Duration};
 
 /// How a kernel uses one of its arguments.
 ///
@@ -111,6 +111,12 @@ impl HostKernel {
         self.args.push((ptr, bytes, access));
         self
     }
+}
+
+/// What a panic said.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }
 
 impl fmt::Debug for HostKernel {

@@ -14,6 +14,8 @@ pub mod fault;
 mod host;
 mod kernel;
 pub mod sim;
+#[cfg(feature = "cuda")]
+mod staged;
 
 pub use busy::Busy;
 pub(crate) use busy::Share;
@@ -273,7 +275,8 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     /// Queues the setting of every byte to `value`.
     fn fill(&self, queue: QueueId, to: DevicePtr, bytes: u64, value: u8) -> Result<()>;
 
-    /// Queues a kernel that runs on the host, where the device is one that has those.
+    /// Queues a kernel that runs on the host. On a vendor's device its arguments' bytes are brought to pinned memory for it,
+    /// and those it may write are taken back, all in the queue's order.
     fn launch_host(&self, queue: QueueId, kernel: HostKernel) -> Result<()> {
         let _ = (queue, kernel);
         Err(DriverError::new(

@@ -50,7 +50,7 @@ async fn lose_under_waiters(world: World) {
     assert!(spilled.is_spilled());
     a.fill(1).await.expect("written");
     b.fill(2).await.expect("written");
-    [SPILL, READ].map(|queue| sim.hold(queue).expect("a queue"));
+    [SPILL, READ].into_iter().for_each(|queue| sim.hold(queue).expect("a queue"));
     let mut waiting: Vec<(&str, BoxFuture<'_, Result<()>>)> = vec![
         ("spill", async { a.spill().await.map(drop) }.boxed()),
         ("prepare", async { device.prepare([Use::read(&spilled)]).await.map(drop) }.boxed()),

@@ -6,7 +6,7 @@ use super::{
         DriverErrorKind, QueueId, Result,
         cuda_like::{
             Vendor,
-            symbols::{Handle, Symbols},
+            symbols::{Handle, HostCalls, Symbols},
         },
     },
     library::{self, Library},
@@ -94,6 +94,10 @@ impl Vendor for Api {
 
     fn words(&self, code: c_int) -> String {
         self.library.words(code)
+    }
+
+    fn host_calls(&self) -> Option<&HostCalls> {
+        self.library.host_calls.as_ref()
     }
 
     fn own(&self) -> Handle {

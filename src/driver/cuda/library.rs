@@ -3,7 +3,9 @@
 
 use super::super::{
     DriverError, DriverErrorKind, Result,
-    cuda_like::symbols::{Handle, Lookup, Names, PoolNames, PoolSymbols, Symbols, missing, symbols},
+    cuda_like::symbols::{
+        Handle, HostCalls, HostNames, Lookup, Names, PoolNames, PoolSymbols, Symbols, missing, symbols,
+    },
 };
 use cudarc::driver::sys;
 use std::{
@@ -66,6 +68,8 @@ const NAMES: Names = Names {
     memory_info: "cuMemGetInfo_v2",
 };
 
+const HOST_CALLS: HostNames = HostNames { launch_host: "cuLaunchHostFunc" };
+
 const POOLS: PoolNames = PoolNames {
     create: "cuMemPoolCreate",
     destroy: "cuMemPoolDestroy",
@@ -105,6 +109,7 @@ pub(super) fn kind(code: c_int) -> DriverErrorKind {
 pub(super) struct Library {
     pub(super) calls: Calls,
     pub(super) symbols: Symbols,
+    pub(super) host_calls: Option<HostCalls>,
     pools: Option<PoolSymbols>,
 }
 
@@ -151,7 +156,9 @@ impl Library {
         for name in ["cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuModuleUnload"] {
             lookup(name).ok_or_else(|| missing(name))?;
         }
-        Ok(Library { calls, symbols, pools })
+        // SAFETY: as above.
+        let host_calls = unsafe { HostCalls::resolve(&HOST_CALLS, lookup) }.ok();
+        Ok(Library { calls, symbols, host_calls, pools })
     }
 
     fn init(&self) -> Result<()> {

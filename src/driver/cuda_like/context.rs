@@ -2,7 +2,7 @@
 
 use super::{
     super::{DriverError, DriverErrorKind, Result},
-    symbols::{Handle, Symbols},
+    symbols::{Handle, HostCalls, Symbols},
 };
 use std::{
     ffi::c_int,
@@ -29,6 +29,9 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
 
     /// Makes something current on this thread.
     fn set_current(&self, what: Handle) -> Result<()>;
+
+    /// The call that has the host run something in a stream's order, if the library has it.
+    fn host_calls(&self) -> Option<&HostCalls>;
 
     /// The stream of the queue at `index` is about to be destroyed; false if others still have it.
     fn let_go(&self, index: usize) -> bool {
@@ -81,8 +84,12 @@ impl<V: Vendor> Context<V> {
 
     /// The device is lost, by what this call said. Every later one says the same.
     pub(super) fn lose(&self, call: &'static str, code: c_int) -> DriverError {
-        let words = self.vendor.words(code);
-        self.lost.get_or_init(|| DriverError::new(DriverErrorKind::Lost, call, code.into(), words)).clone()
+        self.lose_by(DriverError::new(DriverErrorKind::Lost, call, code.into(), self.vendor.words(code)))
+    }
+
+    /// The device is lost, for this reason, unless it was before.
+    pub(super) fn lose_by(&self, error: DriverError) -> DriverError {
+        self.lost.get_or_init(|| error).clone()
     }
 
     /// Waits until all that is queued on a stream has run. The context is current.

@@ -1,9 +1,6 @@
-//! Fences over pooled events: recorded, passed, given back; and the host memory that copies before them still use.
+//! Fences over pooled events: recorded, passed, given back; and what the work before them still uses.
 
-use super::{
-    super::{Fence, HostRange},
-    symbols::Handle,
-};
+use super::{super::Fence, queues::Held, symbols::Handle};
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -29,7 +26,7 @@ struct Slot {
     generation: u32,
     state: State,
     queue: usize,
-    held: Vec<HostRange>,
+    held: Vec<Held>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +53,7 @@ impl Fences {
 
     /// A fence of an event that was just recorded on `queue`, which keeps what `held` names until it has passed; and
     /// whether no other was outstanding.
-    pub(super) fn add(&self, event: Handle, queue: usize, held: Vec<HostRange>) -> (Fence, bool) {
+    pub(super) fn add(&self, event: Handle, queue: usize, held: Vec<Held>) -> (Fence, bool) {
         let mut table = self.lock();
         let first = table.outstanding.iter().all(VecDeque::is_empty);
         let index = table.free.pop().unwrap_or_else(|| {
@@ -80,7 +77,7 @@ impl Fences {
     }
 
     /// Notes that a fence has passed. What it held is given back, to be dropped without the lock.
-    pub(super) fn pass(&self, fence: Fence) -> Vec<HostRange> {
+    pub(super) fn pass(&self, fence: Fence) -> Vec<Held> {
         let mut table = self.lock();
         let Some(slot) = table.slot(fence) else { return Vec::new() };
         slot.state = State::Passed;
@@ -130,7 +127,7 @@ impl Fences {
     }
 
     /// Every event, to be destroyed, and all that was held.
-    pub(super) fn drain(&self) -> (Vec<Handle>, Vec<HostRange>) {
+    pub(super) fn drain(&self) -> (Vec<Handle>, Vec<Held>) {
         let table = std::mem::take(&mut *self.lock());
         let mut events = table.spare;
         let mut held = Vec::new();
@@ -153,7 +150,10 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::super::HostMemory, *};
+    use super::{
+        super::super::{HostMemory, HostRange},
+        *,
+    };
     use std::sync::Arc;
 
     fn event(number: usize) -> Handle {
@@ -187,7 +187,7 @@ mod tests {
     fn host_memory_is_held_until_the_fence_behind_its_copy_has_passed() {
         let fences = Fences::default();
         let range = range();
-        let (fence, _) = fences.add(event(1), 2, vec![range.clone()]);
+        let (fence, _) = fences.add(event(1), 2, vec![range.memory.clone()]);
         assert_eq!((Arc::strong_count(&range.memory), fences.holds(2), fences.holds(1)), (2, true, false));
         drop(fences.pass(fence));
         assert_eq!((Arc::strong_count(&range.memory), fences.holds(2)), (1, false));

@@ -7,12 +7,16 @@ use super::{
     symbols::Handle,
 };
 use std::{
+    any::Any,
     ffi::{c_int, c_void},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 /// The most queues of a device.
 pub(super) const STREAMS: usize = 32;
+
+/// What queued work uses until it has run: a copy's host memory, a host kernel.
+pub(super) type Held = Arc<dyn Any + Send + Sync>;
 
 /// All queues of one device, found without a lock.
 #[derive(Debug, Default)]
@@ -41,12 +45,12 @@ impl Queues {
 pub(super) struct Queue {
     pub(super) stream: Handle,
     pub(super) role: QueueRole,
-    /// What copies use that no fence is behind yet.
-    copying: Mutex<Vec<HostRange>>,
+    /// What is used by work that no fence is behind yet.
+    copying: Mutex<Vec<Held>>,
 }
 
 impl Queue {
-    pub(super) fn copying(&self) -> MutexGuard<'_, Vec<HostRange>> {
+    pub(super) fn copying(&self) -> MutexGuard<'_, Vec<Held>> {
         self.copying.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -65,7 +69,7 @@ impl Queue {
         if range.bytes > 0 {
             context.check(name, call(start.as_ptr().cast(), self.stream))?;
             // Only now: a fence recorded before the copy was queued must not let go of it.
-            self.copying().push(range.clone());
+            self.copying().push(range.memory.clone());
         }
         Ok(())
     }

@@ -119,6 +119,13 @@ symbols! {
 }
 
 symbols! {
+    /// What a kernel of the host's needs.
+    pub HostCalls, HostNames {
+        launch_host(Handle, unsafe extern "C" fn(*mut c_void), *mut c_void);
+    }
+}
+
+symbols! {
     /// What a stream-ordered pool needs.
     pub PoolSymbols, PoolNames {
         create(*mut Handle, *const PoolProps);

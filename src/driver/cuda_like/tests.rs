@@ -3,12 +3,15 @@
 mod library;
 
 use super::{
-    super::{DevicePtr, Driver, DriverErrorKind, Fence, HostKind, HostMemory, HostRange, QueueId, QueueRole},
+    super::{
+        ArgAccess, DevicePtr, Driver, DriverErrorKind, Fence, HostKernel, HostKind, HostMemory, HostRange,
+        QueueId, QueueRole,
+    },
     CudaLike, Found,
     queues::STREAMS,
-    symbols::{PoolSymbols, Symbols},
+    symbols::{HostCalls, PoolSymbols, Symbols},
 };
-use library::{Fake, GIVEN_UP, LIBRARY, Library, NAMES, OWN, POOLS, lookup};
+use library::{Fake, GIVEN_UP, HOST_CALLS, LIBRARY, Library, NAMES, OWN, POOLS, lookup};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 fn open(pools: bool) -> Arc<CudaLike<Fake>> {
@@ -17,7 +20,9 @@ fn open(pools: bool) -> Arc<CudaLike<Fake>> {
     // SAFETY: as above.
     let pool = unsafe { PoolSymbols::resolve(&POOLS, &lookup) }.expect("all are there");
     let found = Found { description: "fake".into(), total_bytes: 4, pools: pools.then_some((5, pool)) };
-    CudaLike::new(Fake(symbols), found).expect("it opens")
+    // SAFETY: as above.
+    let host_calls = unsafe { HostCalls::resolve(&HOST_CALLS, &lookup) }.expect("it is there");
+    CudaLike::new(Fake(symbols, Some(host_calls)), found).expect("it opens")
 }
 
 fn set(change: impl FnOnce(&mut Library)) {
@@ -186,4 +191,52 @@ fn queues_and_fences_that_are_not_there_are_refused() {
             .iter()
             .all(|error| error.as_ref().is_some_and(|error| error.kind == DriverErrorKind::Invalid))
     );
+}
+
+#[test]
+fn a_host_kernel_has_its_arguments_between_copies() {
+    let device = open(true);
+    let queue = device.create_queue(QueueRole::Compute).expect("a queue");
+    let token = Arc::new(());
+    let kernel = |bytes: u64, refused: bool| {
+        let token = token.clone();
+        let kernel = HostKernel::new(Duration::ZERO, move |args| {
+            let [from, to, empty] = args else { panic!("three arguments") };
+            to.bytes_mut()[99] = from.bytes()[1] + 1;
+            assert!(!refused && empty.bytes().is_empty(), "it is not asked for: {token:?}");
+        });
+        let (from, to) = (DevicePtr::from_raw(8), DevicePtr::from_raw(16));
+        let kernel = kernel.arg(from, bytes, ArgAccess::Read).arg(to, 100, ArgAccess::Write);
+        kernel.arg(from, 0, ArgAccess::Write)
+    };
+    for times in 1..=3 {
+        device.launch_host(queue, kernel(3, false)).expect("it is queued");
+        let fence = device.record(queue).expect("a fence");
+        assert_eq!(device.is_passed(fence), Ok(true));
+        assert_eq!((called("copy_out"), called("copy_in")), (2 * times, times));
+        assert_eq!(called("allocate_host"), 1, "the same memory serves every kernel in turn");
+    }
+    for call in ["copy_out", "launch_host", "copy_in"] {
+        set(|library| library.refuse = Some((call, 99999)));
+        let error = device.launch_host(queue, kernel(3, call == "launch_host")).expect_err("it is refused");
+        assert_eq!((error.kind, error.code), (DriverErrorKind::Refused, 99999), "{error}");
+    }
+    set(|library| library.refuse = None);
+    let fence = device.record(queue).expect("a fence");
+    assert_eq!((device.is_passed(fence), Arc::strong_count(&token)), (Ok(true), 1));
+    drop(device);
+    assert_eq!(live(), 0);
+}
+
+#[test]
+fn a_host_kernel_that_panics_loses_the_device() {
+    let device = open(false);
+    let queue = device.create_queue(QueueRole::Compute).expect("a queue");
+    let kernel = HostKernel::new(Duration::ZERO, |_| panic!("it went astray"));
+    device.launch_host(queue, kernel).expect("it is queued");
+    let error = device.record(queue).expect_err("the device is lost");
+    assert_eq!((error.kind, error.call), (DriverErrorKind::Lost, "launch_host"), "{error}");
+    assert!(error.message.contains("it went astray"), "{error}");
+    drop(device);
+    assert_eq!(live(), 0);
 }

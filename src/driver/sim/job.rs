@@ -7,7 +7,9 @@ use super::{
     table::Place,
 };
 use crate::driver::{
-    Arg, ArgAccess, DriverError, DriverErrorKind, HostKernel, HostRange, aligned::ALIGN, kernel::Body,
+    Arg, ArgAccess, DriverError, DriverErrorKind, HostKernel, HostRange,
+    aligned::ALIGN,
+    kernel::{Body, panic_text},
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -65,11 +67,7 @@ pub(in crate::driver) struct Job {
 impl Job {
     /// Does piece `index` of `cuts`; why it failed, if it did.
     pub(in crate::driver) fn step(&mut self, index: u32, cuts: u32) -> Result<(), String> {
-        catch_unwind(AssertUnwindSafe(|| self.run(index, cuts))).map_err(|panic| {
-            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-            text.or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "no message".to_owned())
-        })
+        catch_unwind(AssertUnwindSafe(|| self.run(index, cuts))).map_err(|panic| panic_text(&*panic))
     }
 
     fn run(&mut self, index: u32, cuts: u32) {

@@ -3,7 +3,7 @@
 use super::super::{
     super::{DriverErrorKind, Result},
     Vendor,
-    symbols::{Handle, NOT_READY, Names, PoolNames, PoolProps, Symbols},
+    symbols::{Handle, HostCalls, HostNames, NOT_READY, Names, PoolNames, PoolProps, Symbols},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -209,6 +209,19 @@ unsafe extern "C" fn pool_free(ptr: u64, _: Handle) -> c_int {
     unsafe { free(ptr) }
 }
 
+unsafe extern "C" fn launch_host(
+    _: Handle,
+    work: unsafe extern "C" fn(*mut c_void),
+    data: *mut c_void,
+) -> c_int {
+    let code = call("launch_host", |_| 0);
+    if code == 0 {
+        // SAFETY: the body hands a function and what it takes.
+        unsafe { work(data) };
+    }
+    code
+}
+
 /// A table whose symbols are these functions, under their own names.
 pub(super) fn lookup(name: &'static str) -> Option<Handle> {
     let address = match name {
@@ -228,6 +241,7 @@ pub(super) fn lookup(name: &'static str) -> Option<Handle> {
         "copy" => copy as *const (),
         "fill" => fill as *const (),
         "memory_info" => memory_info as *const (),
+        "launch_host" => launch_host as *const (),
         "pool_create" => pool_create as *const (),
         "pool_set" => pool_set as *const (),
         "pool_get" => pool_get as *const (),
@@ -259,6 +273,8 @@ pub(super) const NAMES: Names = Names {
     memory_info: "memory_info",
 };
 
+pub(super) const HOST_CALLS: HostNames = HostNames { launch_host: "launch_host" };
+
 pub(super) const POOLS: PoolNames = PoolNames {
     create: "pool_create",
     destroy: "pool_destroy",
@@ -270,7 +286,7 @@ pub(super) const POOLS: PoolNames = PoolNames {
 };
 
 #[derive(Debug)]
-pub(super) struct Fake(pub(super) Symbols);
+pub(super) struct Fake(pub(super) Symbols, pub(super) Option<HostCalls>);
 
 impl Vendor for Fake {
     fn symbols(&self) -> &Symbols {
@@ -288,6 +304,10 @@ impl Vendor for Fake {
 
     fn words(&self, code: c_int) -> String {
         format!("number {code}")
+    }
+
+    fn host_calls(&self) -> Option<&HostCalls> {
+        self.1.as_ref()
     }
 
     fn own(&self) -> Handle {
