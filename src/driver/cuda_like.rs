@@ -68,7 +68,7 @@ impl<V: Vendor> CudaLike<V> {
     pub(in crate::driver) fn new(vendor: V, found: Found) -> Result<Arc<CudaLike<V>>> {
         let context = Arc::new(Context::new(vendor));
         let entered = context.enter()?;
-        let memory = Memory::new(&context, found.pools)?;
+        let memory = Memory::new(&context, found.pools, found.total_bytes)?;
         drop(entered);
         let caps = Caps {
             spills: true,

@@ -4,6 +4,8 @@
 
 mod aligned;
 mod busy;
+#[cfg(feature = "cuda")]
+mod cache;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -167,7 +169,8 @@ pub struct DriverMemory {
 /// One device behind its vendor's library, or the simulated one.
 ///
 /// Calls may come from any thread. All of them submit and return; none waits for the device, except where
-/// [`Caps::pageable_copies_wait`] says so or a queue is full. Sizes are in bytes.
+/// [`Caps::pageable_copies_wait`] says so, a queue is full, or memory is freed or trimmed that is not
+/// [`stream_ordered`](Caps::stream_ordered). Sizes are in bytes.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -254,7 +257,9 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     /// Allocates on `queue`'s timeline; `bytes` is above zero and a multiple of the granularity.
     fn allocate(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr>;
 
-    /// Frees on `queue`'s timeline what [`allocate`](Driver::allocate) gave.
+    /// Frees on `queue`'s timeline what [`allocate`](Driver::allocate) gave. Where memory is not
+    /// [`stream_ordered`](Caps::stream_ordered), no work that is queued may use it any more: the next allocation, on
+    /// whatever queue, may be given it at once.
     fn free(&self, queue: QueueId, ptr: DevicePtr) -> Result<()>;
 
     /// Gives what the driver's pool keeps beyond use back to the device; how many bytes that was.

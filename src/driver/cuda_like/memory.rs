@@ -1,7 +1,8 @@
-//! Device memory: from a stream-ordered pool of the device's own, or by plain calls where there are no pools.
+//! Device memory: from a stream-ordered pool of the device's own, or by plain calls behind a cache where there are no
+//! pools.
 
 use super::{
-    super::{DevicePtr, Result},
+    super::{DevicePtr, Result, cache::Cache},
     context::{Context, Vendor},
     symbols::{Handle, ON_DEVICE, PINNED, PoolProps, PoolSymbols, attribute},
 };
@@ -12,8 +13,8 @@ use std::ffi::{c_int, c_void};
 pub(super) enum Memory {
     /// A pool of the device's own.
     Pool { pool: Handle, symbols: PoolSymbols },
-    /// Plain calls, of which a free waits for the whole device. Slow, and right.
-    Plain,
+    /// Plain calls, of which a free waits for the whole device; so what is freed is kept to be allocated again.
+    Plain(Cache),
 }
 
 impl Memory {
@@ -21,8 +22,9 @@ impl Memory {
     pub(super) fn new<V: Vendor>(
         context: &Context<V>,
         pools: Option<(c_int, PoolSymbols)>,
+        total_bytes: u64,
     ) -> Result<Memory> {
-        let Some((ordinal, symbols)) = pools else { return Ok(Memory::Plain) };
+        let Some((ordinal, symbols)) = pools else { return Ok(Memory::Plain(Cache::new(total_bytes))) };
         let props = PoolProps {
             alloc_type: PINNED,
             handle_types: 0,
@@ -70,37 +72,34 @@ impl Memory {
         stream: Handle,
         bytes: u64,
     ) -> Result<DevicePtr> {
-        let (mut ptr, bytes) = (0u64, usize::try_from(bytes).unwrap_or(usize::MAX));
-        let (name, code) = match self {
+        let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+        match self {
             Memory::Pool { pool, symbols } => {
-                let allocate = symbols.allocate;
+                let (allocate, mut ptr) = (symbols.allocate, 0);
                 // SAFETY: `ptr` is where the address goes; pool and stream are this context's.
-                (allocate.name, unsafe { (allocate.call)(&mut ptr, bytes, *pool, stream) })
+                let code = unsafe { (allocate.call)(&mut ptr, size, *pool, stream) };
+                context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr))
             }
-            Memory::Plain => {
-                let allocate = context.vendor.symbols().allocate;
+            Memory::Plain(cache) => cache.allocate(bytes, || {
+                let (allocate, mut ptr) = (context.vendor.symbols().allocate, 0);
                 // SAFETY: `ptr` is where the address goes.
-                (allocate.name, unsafe { (allocate.call)(&mut ptr, bytes) })
-            }
-        };
-        context.check(name, code).map(|()| DevicePtr::from_raw(ptr))
+                let code = unsafe { (allocate.call)(&mut ptr, size) };
+                context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr))
+            }),
+        }
     }
 
     /// Frees. The context is current.
     pub(super) fn free<V: Vendor>(&self, context: &Context<V>, stream: Handle, ptr: DevicePtr) -> Result<()> {
-        let (name, code) = match self {
+        match self {
             Memory::Pool { symbols, .. } => {
                 let free = symbols.free;
                 // SAFETY: the address is the device's, which checks it; the caller orders the free behind every use.
-                (free.name, unsafe { (free.call)(ptr.as_raw(), stream) })
+                let code = unsafe { (free.call)(ptr.as_raw(), stream) };
+                context.check(free.name, code)
             }
-            Memory::Plain => {
-                let free = context.vendor.symbols().free;
-                // SAFETY: as above; the call waits for the device besides.
-                (free.name, unsafe { (free.call)(ptr.as_raw()) })
-            }
-        };
-        context.check(name, code)
+            Memory::Plain(cache) => cache.free(ptr, |ptr| release(context, ptr)),
+        }
     }
 
     /// A figure of the pool's, in bytes.
@@ -112,15 +111,21 @@ impl Memory {
         context.check(symbols.get.name, code).map(|()| bytes)
     }
 
-    /// What the pool holds beyond use, in bytes; zero where it does not say. The context is current.
+    /// What the pool or the cache holds beyond use, in bytes; zero where it does not say. The context is current.
     pub(super) fn cached<V: Vendor>(&self, context: &Context<V>) -> u64 {
+        if let Memory::Plain(cache) = self {
+            return cache.kept_bytes();
+        }
         let reserved = self.figure(context, attribute::RESERVED_BYTES).unwrap_or(0);
         reserved.saturating_sub(self.figure(context, attribute::USED_BYTES).unwrap_or(reserved))
     }
 
-    /// Gives the device back what the pool holds beyond use; how many bytes. The context is current.
+    /// Gives the device back what the pool or the cache holds beyond use; how many bytes. The context is current.
     pub(super) fn trim<V: Vendor>(&self, context: &Context<V>) -> Result<u64> {
-        let Memory::Pool { pool, symbols } = self else { return Ok(0) };
+        let (pool, symbols) = match self {
+            Memory::Pool { pool, symbols } => (pool, symbols),
+            Memory::Plain(cache) => return cache.trim(|ptr| release(context, ptr)),
+        };
         let before = self.figure(context, attribute::RESERVED_BYTES)?;
         // SAFETY: the pool is this context's.
         let code = unsafe { (symbols.trim.call)(*pool, 0) };
@@ -128,15 +133,26 @@ impl Memory {
         Ok(before.saturating_sub(self.figure(context, attribute::RESERVED_BYTES)?))
     }
 
-    /// Gives the pool up, once what was allocated from it is freed. The context is current.
+    /// Gives the pool up, once what was allocated from it is freed; or what the cache keeps. The context is current.
     pub(super) fn destroy<V: Vendor>(&self, context: &Context<V>) {
-        if let Memory::Pool { pool, symbols } = self {
-            // SAFETY: the pool is this context's, and nobody allocates from it any more.
-            let code = unsafe { (symbols.destroy.call)(*pool) };
-            // A device that is lost has nothing to give back.
-            let _ = context.check(symbols.destroy.name, code);
+        // A device that is lost has nothing to give back.
+        match self {
+            Memory::Pool { pool, symbols } => {
+                // SAFETY: the pool is this context's, and nobody allocates from it any more.
+                let code = unsafe { (symbols.destroy.call)(*pool) };
+                let _ = context.check(symbols.destroy.name, code);
+            }
+            Memory::Plain(cache) => _ = cache.trim(|ptr| release(context, ptr)),
         }
     }
+}
+
+/// Gives a block that the cache keeps back to the device, for which the call waits. The context is current.
+fn release<V: Vendor>(context: &Context<V>, ptr: DevicePtr) -> Result<()> {
+    let free = context.vendor.symbols().free;
+    // SAFETY: the block was given by `allocate`, and nobody uses it: the cache takes it from whoever gave it up.
+    let code = unsafe { (free.call)(ptr.as_raw()) };
+    context.check(free.name, code)
 }
 
 /// How a pool may use again what another queue freed.

@@ -19,7 +19,7 @@ fn open(pools: bool) -> Arc<CudaLike<Fake>> {
     let symbols = unsafe { Symbols::resolve(&NAMES, &lookup) }.expect("all are there");
     // SAFETY: as above.
     let pool = unsafe { PoolSymbols::resolve(&POOLS, &lookup) }.expect("all are there");
-    let found = Found { description: "fake".into(), total_bytes: 4, pools: pools.then_some((5, pool)) };
+    let found = Found { description: "fake".into(), total_bytes: 1 << 16, pools: pools.then_some((5, pool)) };
     // SAFETY: as above.
     let host_calls = unsafe { HostCalls::resolve(&HOST_CALLS, &lookup) }.expect("it is there");
     CudaLike::new(Fake(symbols, Some(host_calls)), found).expect("it opens")
@@ -80,15 +80,35 @@ fn the_pool_orders_nothing_by_itself_and_keeps_what_it_has() {
 }
 
 #[test]
-fn without_pools_memory_is_allocated_by_plain_calls() {
+fn without_pools_what_is_freed_is_kept_and_allocated_again() {
     let device = open(false);
     let queue = device.create_queue(QueueRole::Restore).expect("a queue");
     assert!(!device.caps().stream_ordered);
     let ptr = device.allocate(queue, 512).expect("memory");
     device.free(queue, ptr).expect("it is freed");
-    assert_eq!(device.free(queue, ptr).expect_err("twice").code, 400);
-    assert_eq!((device.trim(), called("pool_trim"), device.memory().cached), (Ok(0), 0, 0));
+    assert_eq!(device.free(queue, ptr).expect_err("twice").kind, DriverErrorKind::Invalid);
+    assert_eq!((device.memory().cached, called("free")), (512, 0));
+    assert_eq!((device.allocate(queue, 512), called("allocate")), (Ok(ptr), 1));
+    assert_ne!(device.allocate(queue, 512), Ok(ptr));
+    device.free(queue, ptr).expect("it is freed");
+    assert_eq!((device.trim(), called("free"), called("pool_trim")), (Ok(512), 1, 0));
+    assert_eq!((device.memory().cached, device.trim()), (0, Ok(0)));
+}
+
+#[test]
+fn without_pools_a_refusal_leaves_what_is_kept_and_the_end_gives_it_back() {
+    let device = open(false);
+    let queue = device.create_queue(QueueRole::Restore).expect("a queue");
+    let ptr = device.allocate(queue, 512).expect("memory");
+    device.free(queue, ptr).expect("it is freed");
     assert_eq!(device.allocate(queue, 1 << 30).expect_err("too much").kind, DriverErrorKind::OutOfMemory);
+    assert_eq!((device.memory().cached, called("free")), (512, 0));
+    set(|library| library.refuse = Some(("free", 999)));
+    assert_eq!(device.trim().expect_err("refused").code, 999);
+    assert_eq!(device.memory().cached, 512);
+    set(|library| library.refuse = None);
+    drop(device);
+    assert_eq!(live(), 0);
 }
 
 #[test]
