@@ -3,7 +3,8 @@
 //! Rules, in the order that makes them safe:
 //! 1. The state lock guards decisions. No driver call, waker, hook or user's `Drop` runs under it.
 //! 2. Decisions become jobs in the lanes' outboxes while the state lock is held, so jobs stand in decision order.
-//! 3. Whoever holds a lane's turn runs its jobs, in order; whoever does not leaves them to the holder.
+//! 3. Whoever holds a lane's turn runs its jobs, in order; whoever does not leaves them to the holder. Where a free may
+//!    wait for the whole device, the lane of frees is the device's own thread's.
 //! 4. A job's outcome is fed to the core under the state lock, and what that decides is routed before it is given up.
 
 pub mod access;
@@ -71,6 +72,7 @@ use state::State;
 use std::{
     fmt,
     sync::{Arc, OnceLock},
+    thread::ThreadId,
     time::Duration,
 };
 
@@ -130,6 +132,8 @@ pub struct Engine {
     launchers_left: AtomicBool,
     closing: AtomicBool,
     is_being_closed: Mutex<()>,
+    /// The device's own thread, once there is one.
+    own_thread: OnceLock<ThreadId>,
     /// The driver refused a look at the device.
     look_again: AtomicBool,
 }
@@ -168,6 +172,7 @@ impl Engine {
             launchers_left: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             is_being_closed: Mutex::new(()),
+            own_thread: OnceLock::new(),
             look_again: AtomicBool::new(false),
         })
     }

@@ -1,7 +1,7 @@
 //! Turns what was decided into jobs and runs them, and what the device has done into decisions.
 
 use super::{
-    Cell, Engine, Flags, READ, RESTORE, SPILL,
+    Cell, Engine, Flags, READ, RELEASE, RESTORE, SPILL,
     due::Due,
     jobs::Job,
     state::{Settling, State},
@@ -137,8 +137,12 @@ impl Engine {
     /// Runs the jobs of every lane whose turn is free; true if there were any.
     fn run_lanes(&self) -> bool {
         let mut any = false;
-        for lane in &self.lanes {
+        for (index, lane) in self.lanes.iter().enumerate() {
             while !lane.is_empty() {
+                if index == RELEASE && self.leaves_frees() {
+                    self.driver.unpark();
+                    break;
+                }
                 let Some(turn) = lane.try_turn() else { break };
                 while let Some(job) = lane.pop() {
                     self.run(job);
@@ -190,7 +194,7 @@ impl Engine {
             }
         }
         let (followed, retries) = self.follow_up();
-        came |= followed | self.has_left_launchers();
+        came |= followed | self.has_left_launchers() | self.has_left_frees();
         if came || retries {
             self.pump();
         }

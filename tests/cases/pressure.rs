@@ -20,7 +20,7 @@ use tack_residency::{
     driver::{
         DriverErrorKind,
         fault::{Call, Effect, Fault, Step},
-        sim::{Clock, Sim},
+        sim::{Clock, Config, Pool, Sim},
     },
 };
 
@@ -73,8 +73,8 @@ impl Drop for Hook {
 }
 
 /// A device whose calls are recorded, its hook's runs among them.
-fn recorded(units: u64) -> (Arc<Recorder>, Bench) {
-    let sim = Sim::open(config(Clock::Computed, units)).expect("a device");
+fn recorded(config: Config) -> (Arc<Recorder>, Bench) {
+    let sim = Sim::open(config).expect("a device");
     let recorder = Recorder::new(sim.clone());
     let notes = Arc::downgrade(&recorder);
     let options = Device::options()
@@ -83,9 +83,29 @@ fn recorded(units: u64) -> (Arc<Recorder>, Bench) {
     (recorder, Bench { sim, device })
 }
 
+/// Where a free waits for the whole device, so did whoever dropped, spilled or made room.
+#[test]
+fn a_caller_waited_for_the_whole_device_since_it_freed() {
+    watched(|| {
+        let (log, bench) = recorded(config(Clock::Real, 4).with_pool(Pool::None));
+        let (used, unused) = (bench.buffer(1), bench.buffer(2));
+        bench.hold(&[COMPUTE]);
+        bench.observe(&bench.device.queue(), &used);
+        drop(unused);
+        let mut room = pin!(bench.device.make_room(UNIT));
+        still_waits(room.as_mut());
+        bench.release(&[COMPUTE]);
+        finish(room).expect("room");
+        finish(used.spill()).expect("spilled");
+        drop(used);
+        bench.check_empty();
+        assert_eq!(log.freed_by(), [Some("tack bench".to_owned())]);
+    });
+}
+
 #[test]
 fn room_was_made_in_the_wrong_order() {
-    let (log, bench) = recorded(4);
+    let (log, bench) = recorded(config(Clock::Computed, 4));
     let buffers = [1, 2, 3, 4].map(|seed| bench.buffer(seed));
     log.take();
     let large = finish(bench.device.alloc(2 * UNIT)).expect("room");
@@ -106,7 +126,7 @@ fn room_was_made_in_the_wrong_order() {
 
 #[test]
 fn out_of_memory_with_most_of_the_device_free_since_frees_were_pending_on_other_queues() {
-    let (log, bench) = recorded(4);
+    let (log, bench) = recorded(config(Clock::Computed, 4));
     let further = bench.device.add_queue().expect("a queue");
     let kept = bench.buffer(9);
     let pending = [1, 2, 3].map(|seed| bench.buffer(seed));
@@ -175,7 +195,7 @@ fn the_limit_refused_an_allocation_while_the_cache_held_unused_bytes() {
 
 #[test]
 fn the_spill_path_itself_allocated_device_memory() {
-    let (log, bench) = recorded(2);
+    let (log, bench) = recorded(config(Clock::Computed, 2));
     let buffers = [1, 2].map(|seed| bench.buffer(seed));
     log.take();
     assert_eq!(bench.info().device_free, Some(0));

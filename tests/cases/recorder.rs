@@ -2,7 +2,9 @@
 
 use std::{
     any::Any,
+    collections::BTreeSet,
     sync::{Arc, Mutex},
+    thread,
     time::Duration,
 };
 use tack_residency::driver::{
@@ -14,11 +16,13 @@ use tack_residency::driver::{
 pub struct Recorder {
     inner: Arc<dyn Driver>,
     log: Mutex<Vec<String>>,
+    /// The names of the threads that freed or trimmed.
+    freed_by: Mutex<BTreeSet<Option<String>>>,
 }
 
 impl Recorder {
     pub fn new(inner: Arc<dyn Driver>) -> Arc<Recorder> {
-        Arc::new(Recorder { inner, log: Mutex::default() })
+        Arc::new(Recorder { inner, log: Mutex::default(), freed_by: Mutex::default() })
     }
 
     /// Notes something that is no call.
@@ -29,6 +33,15 @@ impl Recorder {
     /// Takes what was noted so far.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.log.lock().expect("not poisoned"))
+    }
+
+    /// The names of the threads that freed or trimmed so far.
+    pub fn freed_by(&self) -> Vec<Option<String>> {
+        self.freed_by.lock().expect("not poisoned").iter().cloned().collect()
+    }
+
+    fn note_thread(&self) {
+        self.freed_by.lock().expect("not poisoned").insert(thread::current().name().map(str::to_owned));
     }
 
     fn noted<T>(&self, what: &str, result: Result<T>) -> Result<T> {
@@ -68,10 +81,12 @@ impl Driver for Recorder {
     }
 
     fn free(&self, queue: QueueId, ptr: DevicePtr) -> Result<()> {
+        self.note_thread();
         self.noted("free", self.inner.free(queue, ptr))
     }
 
     fn trim(&self) -> Result<u64> {
+        self.note_thread();
         self.noted("trim", self.inner.trim())
     }
 
