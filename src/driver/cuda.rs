@@ -58,6 +58,9 @@ use std::{ffi::c_int, sync::Arc};
 /// ```
 pub type Cuda = CudaLike<Api>;
 
+/// What sizes are rounded up to. Pools hand out multiples of it.
+const GRANULARITY: u64 = 512;
+
 impl Cuda {
     /// The device with this ordinal, as `CUDA_VISIBLE_DEVICES` leaves them.
     ///
@@ -85,7 +88,7 @@ impl Cuda {
     ///
     /// `Unavailable`, with what was tried, if there is no library or a symbol is missing.
     pub fn count() -> Result<u32> {
-        library()?.count().map(|count| u32::try_from(count).unwrap_or_default())
+        library()?.count()
     }
 
     /// The device of a context of cudarc's, which is kept.
@@ -108,8 +111,14 @@ impl Cuda {
     ) -> Result<Arc<Cuda>> {
         let api = Api::new(library, device, ordinal, context, given);
         let pools = library.pools(device).map(|symbols| (device, symbols));
-        let found =
-            Found { description: library.describe(device), total_bytes: library.total(device)?, pools };
+        let (device_is, version) = (library.describe(device), library.version());
+        let (major, minor) = (version / 1000, version % 1000 / 10);
+        let found = Found {
+            description: format!("{device_is} behind CUDA's driver {major}.{minor}"),
+            total_bytes: library.total(device)?,
+            granularity: GRANULARITY,
+            pools,
+        };
         CudaLike::new(api, found)
     }
 

@@ -7,9 +7,11 @@
 mod context;
 mod fences;
 mod host_kernel;
+pub(in crate::driver) mod library;
 mod memory;
 mod pace;
 mod queues;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "HIP's pools are not used"))]
 pub(in crate::driver) mod symbols;
 #[cfg(test)]
 mod tests;
@@ -37,10 +39,7 @@ use symbols::{DISABLE_TIMING, Handle, NON_BLOCKING, NOT_READY, PORTABLE, PoolSym
 /// Codes of calls refused because a graph is being captured somewhere; the device is well.
 const CAPTURING: RangeInclusive<c_int> = 900..=908;
 
-/// What sizes are rounded up to. Pools hand out multiples of it.
-const GRANULARITY: u64 = 512;
-
-/// A device of one vendor's; see [`Cuda`](super::cuda::Cuda).
+/// A device of one vendor's.
 #[derive(Debug)]
 pub struct CudaLike<V: Vendor> {
     context: Arc<Context<V>>,
@@ -59,6 +58,8 @@ pub struct CudaLike<V: Vendor> {
 pub(in crate::driver) struct Found {
     pub(in crate::driver) description: String,
     pub(in crate::driver) total_bytes: u64,
+    /// What sizes are rounded up to, in bytes.
+    pub(in crate::driver) granularity: u64,
     /// The device's ordinal, as pools name it, and what makes them; none where memory is allocated by plain calls.
     pub(in crate::driver) pools: Option<(c_int, PoolSymbols)>,
 }
@@ -73,7 +74,7 @@ impl<V: Vendor> CudaLike<V> {
         let caps = Caps {
             spills: true,
             stream_ordered: memory.is_pool(),
-            granularity: GRANULARITY,
+            granularity: found.granularity,
             max_allocation: Some(found.total_bytes).filter(|&bytes| bytes > 0),
             overcommits: false,
             computed_clock: false,
@@ -93,12 +94,13 @@ impl<V: Vendor> CudaLike<V> {
     }
 
     /// What is the vendor's alone.
+    #[cfg(feature = "cuda")]
     pub(in crate::driver) fn vendor(&self) -> &V {
         &self.context.vendor
     }
 
     fn symbols(&self) -> &Symbols {
-        self.context.vendor.symbols()
+        self.context.symbols()
     }
 
     /// The vendor's handle of a queue's stream.

@@ -3,11 +3,8 @@
 
 use super::{
     super::{
-        DriverErrorKind, QueueId, Result,
-        cuda_like::{
-            Vendor,
-            symbols::{Handle, HostCalls, Symbols},
-        },
+        QueueId, Result,
+        cuda_like::{Vendor, symbols::Handle},
     },
     library::{self, Library},
 };
@@ -63,7 +60,7 @@ impl Api {
         }
         let made = CudaContext::new(self.ordinal as usize).map_err(|error| {
             let code = error.0 as c_int;
-            self.library.error(self.library.calls.context_retain.name, code)
+            self.library.error(self.library.dialect.calls.context_retain.name, code)
         })?;
         Ok(Arc::clone(self.cudarc.get_or_init(|| made)))
     }
@@ -84,20 +81,10 @@ impl Api {
 }
 
 impl Vendor for Api {
-    fn symbols(&self) -> &Symbols {
-        &self.library.symbols
-    }
+    type Dialect = library::Cuda;
 
-    fn kind(&self, code: c_int) -> DriverErrorKind {
-        library::kind(code)
-    }
-
-    fn words(&self, code: c_int) -> String {
-        self.library.words(code)
-    }
-
-    fn host_calls(&self) -> Option<&HostCalls> {
-        self.library.host_calls.as_ref()
+    fn library(&self) -> &Library {
+        self.library
     }
 
     fn own(&self) -> Handle {
@@ -105,7 +92,7 @@ impl Vendor for Api {
     }
 
     fn current(&self) -> Result<Handle> {
-        let (call, mut context) = (self.library.calls.context_current, Handle::NULL);
+        let (call, mut context) = (self.library.dialect.calls.context_current, Handle::NULL);
         // SAFETY: `context` is where the handle goes.
         match unsafe { (call.call)(&mut context) } {
             0 => Ok(context),
@@ -114,7 +101,7 @@ impl Vendor for Api {
     }
 
     fn set_current(&self, what: Handle) -> Result<()> {
-        let call = self.library.calls.context_set;
+        let call = self.library.dialect.calls.context_set;
         // SAFETY: the context is this device's, or was current on this thread when its call began.
         match unsafe { (call.call)(what) } {
             0 => Ok(()),
@@ -133,7 +120,7 @@ impl Drop for Api {
     fn drop(&mut self) {
         if let Given::Retained = self.given {
             // SAFETY: the context was retained once for this value.
-            let _ = unsafe { (self.library.calls.context_release.call)(self.device) };
+            let _ = unsafe { (self.library.dialect.calls.context_release.call)(self.device) };
         }
     }
 }

@@ -3,26 +3,21 @@
 
 use super::super::{
     DriverError, DriverErrorKind, Result,
-    cuda_like::symbols::{
-        Handle, HostCalls, HostNames, Lookup, Names, PoolNames, PoolSymbols, Symbols, missing, symbols,
+    cuda_like::{
+        library::{self, CallNames, Dialect, text},
+        symbols::{Handle, HostNames, Lookup, Names, PoolNames, PoolSymbols, missing, symbols},
     },
 };
 use cudarc::driver::sys;
 use std::{
-    ffi::{CStr, c_char, c_int, c_uint},
+    ffi::{c_char, c_int},
     sync::OnceLock,
 };
 
 symbols! {
     /// What only CUDA has.
-    pub(super) Calls, CallNames {
-        init(c_uint);
-        driver_version(*mut c_int);
-        device_count(*mut c_int);
+    pub(super) OwnCalls, OwnNames {
         device_get(*mut c_int, c_int);
-        device_name(*mut c_char, c_int, c_int);
-        device_total(*mut usize, c_int);
-        device_attribute(*mut c_int, c_int, c_int);
         context_retain(*mut Handle, c_int);
         context_release(c_int);
         context_current(*mut Handle);
@@ -32,20 +27,23 @@ symbols! {
     }
 }
 
-const CALLS: CallNames = CallNames {
-    init: "cuInit",
-    driver_version: "cuDriverGetVersion",
-    device_count: "cuDeviceGetCount",
+const OWN: OwnNames = OwnNames {
     device_get: "cuDeviceGet",
-    device_name: "cuDeviceGetName",
-    device_total: "cuDeviceTotalMem_v2",
-    device_attribute: "cuDeviceGetAttribute",
     context_retain: "cuDevicePrimaryCtxRetain",
     context_release: "cuDevicePrimaryCtxRelease_v2",
     context_current: "cuCtxGetCurrent",
     context_set: "cuCtxSetCurrent",
     error_name: "cuGetErrorName",
     error_words: "cuGetErrorString",
+};
+
+const CALLS: CallNames = CallNames {
+    init: "cuInit",
+    driver_version: "cuDriverGetVersion",
+    device_count: "cuDeviceGetCount",
+    device_name: "cuDeviceGetName",
+    device_total: "cuDeviceTotalMem_v2",
+    device_attribute: "cuDeviceGetAttribute",
 };
 
 const NAMES: Names = Names {
@@ -85,32 +83,53 @@ const MEMORY_POOLS_SUPPORTED: c_int = 115;
 /// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`, and `_MINOR` next to it.
 const COMPUTE_CAPABILITY: c_int = 75;
 
-/// What a result code asks for.
-pub(super) fn kind(code: c_int) -> DriverErrorKind {
-    match code {
-        // OUT_OF_MEMORY: on the device, or of pinned memory.
-        2 => DriverErrorKind::OutOfMemory,
-        // DEINITIALIZED; ECC and NVLINK_UNCORRECTABLE, CONTAINED; ILLEGAL_ADDRESS, LAUNCH_TIMEOUT,
-        // CONTEXT_IS_DESTROYED, ASSERT; HARDWARE_STACK_ERROR to LAUNCH_FAILED, TENSOR_MEMORY_LEAK, EXTERNAL_DEVICE.
-        4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 911 => DriverErrorKind::Lost,
-        // INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE.
-        1 | 201 | 400 => DriverErrorKind::Invalid,
-        // STUB_LIBRARY, DEVICE_UNAVAILABLE (another process's); NO_DEVICE, INVALID_DEVICE, DEVICE_NOT_LICENSED; SYSTEM_NOT_READY, SYSTEM_DRIVER_MISMATCH,
-        // COMPAT_NOT_SUPPORTED_ON_DEVICE.
-        34 | 46 | 100..=102 | 802..=804 => DriverErrorKind::Unavailable,
-        // CALL_REQUIRES_NEWER_DRIVER, NOT_SUPPORTED.
-        36 | 801 => DriverErrorKind::Unsupported,
-        _ => DriverErrorKind::Refused,
-    }
+/// The driver library, initialised.
+pub(super) type Library = library::Library<Cuda>;
+
+/// What of it is CUDA's alone.
+#[derive(Debug)]
+pub struct Cuda {
+    pub(super) calls: OwnCalls,
+    pools: Option<PoolSymbols>,
 }
 
-/// The driver library, initialised.
-#[derive(Debug)]
-pub(super) struct Library {
-    pub(super) calls: Calls,
-    pub(super) symbols: Symbols,
-    pub(super) host_calls: Option<HostCalls>,
-    pools: Option<PoolSymbols>,
+impl Dialect for Cuda {
+    const API: &'static str = "CUDA";
+    const DEVICE: &'static str = "an NVIDIA GPU";
+    const ADVICE: &'static str = "; does CUDA_VISIBLE_DEVICES leave any?";
+    const CAPABILITY: [c_int; 2] = [COMPUTE_CAPABILITY, COMPUTE_CAPABILITY + 1];
+    const CALLS: CallNames = CALLS;
+    const NAMES: Names = NAMES;
+    const HOST_CALLS: HostNames = HOST_CALLS;
+
+    fn kind(code: c_int) -> DriverErrorKind {
+        match code {
+            // OUT_OF_MEMORY: on the device, or of pinned memory.
+            2 => DriverErrorKind::OutOfMemory,
+            // DEINITIALIZED; ECC and NVLINK_UNCORRECTABLE, CONTAINED; ILLEGAL_ADDRESS, LAUNCH_TIMEOUT,
+            // CONTEXT_IS_DESTROYED, ASSERT; HARDWARE_STACK_ERROR to LAUNCH_FAILED, TENSOR_MEMORY_LEAK, EXTERNAL_DEVICE.
+            4 | 214 | 220 | 226 | 700 | 702 | 709 | 710 | 714..=719 | 721 | 911 => DriverErrorKind::Lost,
+            // INVALID_VALUE, INVALID_CONTEXT, INVALID_HANDLE.
+            1 | 201 | 400 => DriverErrorKind::Invalid,
+            // STUB_LIBRARY, DEVICE_UNAVAILABLE (another process's); NO_DEVICE, INVALID_DEVICE, DEVICE_NOT_LICENSED; SYSTEM_NOT_READY, SYSTEM_DRIVER_MISMATCH,
+            // COMPAT_NOT_SUPPORTED_ON_DEVICE.
+            34 | 46 | 100..=102 | 802..=804 => DriverErrorKind::Unavailable,
+            // CALL_REQUIRES_NEWER_DRIVER, NOT_SUPPORTED.
+            36 | 801 => DriverErrorKind::Unsupported,
+            _ => DriverErrorKind::Refused,
+        }
+    }
+
+    fn known(&self, code: c_int) -> Option<(String, String)> {
+        let said = |call: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
+            let mut said: *const c_char = std::ptr::null();
+            // SAFETY: `said` is where the address goes. The call takes any number.
+            let found = unsafe { call(code, &mut said) };
+            // SAFETY: a code that is known has a text that ends with a zero and is never freed.
+            unsafe { text(said) }.filter(|_| found == 0)
+        };
+        said(self.calls.error_name.call).zip(said(self.calls.error_words.call))
+    }
 }
 
 /// The process's library, opened once. A failure is looked into anew each time: a driver may be installed meanwhile.
@@ -147,138 +166,49 @@ impl Library {
     fn resolve(lookup: Lookup<'_>) -> Result<Library> {
         // SAFETY: each name is that of a CUDA driver call of this signature (cuda.h from 11.2 on), and the library is
         // never closed.
-        let calls = unsafe { Calls::resolve(&CALLS, lookup) }?;
-        // SAFETY: as above.
-        let symbols = unsafe { Symbols::resolve(&NAMES, lookup) }?;
+        let calls = unsafe { OwnCalls::resolve(&OWN, lookup) }?;
         // SAFETY: as above. Drivers before 11.2 have none of them.
         let pools = unsafe { PoolSymbols::resolve(&POOLS, lookup) }.ok();
+        // SAFETY: as above.
+        let library = unsafe { Library::find(Cuda { calls, pools }, lookup) }?;
         // What a program launches through cudarc must be there, since cudarc panics where it is not.
         for name in ["cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuModuleUnload"] {
             lookup(name).ok_or_else(|| missing(name))?;
         }
-        // SAFETY: as above.
-        let host_calls = unsafe { HostCalls::resolve(&HOST_CALLS, lookup) }.ok();
-        Ok(Library { calls, symbols, host_calls, pools })
-    }
-
-    fn init(&self) -> Result<()> {
-        // SAFETY: the call takes no flags.
-        let code = unsafe { (self.calls.init.call)(0) };
-        self.opening(self.calls.init.name, code)
-    }
-
-    /// A call on the way to a device: refused, there is no such device.
-    fn opening(&self, call: &'static str, code: c_int) -> Result<()> {
-        match code {
-            0 => Ok(()),
-            code => {
-                let message = format!("{call} says {}", self.words(code));
-                Err(DriverError::new(DriverErrorKind::Unavailable, call, code.into(), message))
-            }
-        }
-    }
-
-    pub(super) fn count(&self) -> Result<c_int> {
-        let mut count = 0;
-        // SAFETY: `count` is where the number goes.
-        let code = unsafe { (self.calls.device_count.call)(&mut count) };
-        self.opening(self.calls.device_count.name, code).map(|()| count)
+        Ok(library)
     }
 
     pub(super) fn device(&self, ordinal: u32) -> Result<c_int> {
-        let (count, mut device) = (self.count()?, 0);
-        let known = c_int::try_from(ordinal).ok().filter(|&ordinal| ordinal < count);
-        let Some(ordinal) = known else {
-            let message =
-                format!("there is no CUDA device {ordinal}: the driver has {count}, counted from 0");
-            return Err(DriverError::new(
-                DriverErrorKind::Unavailable,
-                self.calls.device_get.name,
-                101,
-                message,
-            ));
-        };
+        let (ordinal, get, mut device) = (self.ordinal(ordinal)?, self.dialect.calls.device_get, 0);
         // SAFETY: `device` is where the device's number goes.
-        let code = unsafe { (self.calls.device_get.call)(&mut device, ordinal) };
-        self.opening(self.calls.device_get.name, code).map(|()| device)
+        let code = unsafe { (get.call)(&mut device, ordinal) };
+        self.opening(get.name, code).map(|()| device)
     }
 
     pub(super) fn retain(&self, device: c_int) -> Result<Handle> {
-        let mut context = Handle::NULL;
+        let (retain, mut context) = (self.dialect.calls.context_retain, Handle::NULL);
         // SAFETY: `context` is where the handle goes; each retain is followed by one release.
-        let code = unsafe { (self.calls.context_retain.call)(&mut context, device) };
-        self.opening(self.calls.context_retain.name, code).map(|()| context)
-    }
-
-    pub(super) fn total(&self, device: c_int) -> Result<u64> {
-        let mut bytes = 0usize;
-        // SAFETY: `bytes` is where the number goes.
-        let code = unsafe { (self.calls.device_total.call)(&mut bytes, device) };
-        self.opening(self.calls.device_total.name, code).map(|()| bytes as u64)
+        let code = unsafe { (retain.call)(&mut context, device) };
+        self.opening(retain.name, code).map(|()| context)
     }
 
     /// What makes pools, where the device and its driver have them.
     pub(super) fn pools(&self, device: c_int) -> Option<PoolSymbols> {
-        self.pools.filter(|_| self.attribute(device, MEMORY_POOLS_SUPPORTED) == Some(1))
-    }
-
-    fn attribute(&self, device: c_int, attribute: c_int) -> Option<c_int> {
-        let mut value = 0;
-        // SAFETY: `value` is where the number goes. A driver that does not know the attribute says so.
-        let code = unsafe { (self.calls.device_attribute.call)(&mut value, attribute, device) };
-        (code == 0).then_some(value)
-    }
-
-    pub(super) fn describe(&self, device: c_int) -> String {
-        let mut name = [0u8; 128];
-        // SAFETY: `name` has as many bytes as are named, one less so that a zero ends them whatever is written.
-        let code = unsafe {
-            (self.calls.device_name.call)(name.as_mut_ptr().cast(), name.len() as c_int - 1, device)
-        };
-        let name = CStr::from_bytes_until_nul(&name).ok().filter(|_| code == 0);
-        let name = name.map_or("an NVIDIA GPU".into(), CStr::to_string_lossy);
-        let mut version = 0;
-        // SAFETY: `version` is where the number goes.
-        let _ = unsafe { (self.calls.driver_version.call)(&mut version) };
-        let [major, minor] =
-            [0, 1].map(|next| self.attribute(device, COMPUTE_CAPABILITY + next).unwrap_or_default());
-        format!(
-            "{name} (compute {major}.{minor}) behind CUDA's driver {}.{}",
-            version / 1000,
-            version % 1000 / 10
-        )
-    }
-
-    /// A refused call, with what it says.
-    pub(super) fn error(&self, call: &'static str, code: c_int) -> DriverError {
-        DriverError::new(kind(code), call, code.into(), self.words(code))
-    }
-
-    /// A result code by CUDA's name and in its words.
-    pub(super) fn words(&self, code: c_int) -> String {
-        let text = |call: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
-            let mut text: *const c_char = std::ptr::null();
-            // SAFETY: `text` is where the address goes. The call takes any number.
-            let found = unsafe { call(code, &mut text) };
-            // SAFETY: a code that is known has a text that ends with a zero and is never freed.
-            (found == 0 && !text.is_null())
-                .then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-        };
-        match (text(self.calls.error_name.call), text(self.calls.error_words.call)) {
-            (Some(name), Some(words)) => format!("{words} ({name})"),
-            _ => format!("a code that this driver has no words for: {code}"),
-        }
+        self.dialect.pools.filter(|_| self.attribute(device, MEMORY_POOLS_SUPPORTED) == Some(1))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        super::super::{DevicePtr, cuda_like::symbols::*},
+        super::super::{
+            DevicePtr,
+            cuda_like::{library::miss_each, symbols::*},
+        },
         *,
     };
     use cudarc::driver::sys::{CUdevice_attribute as Device, CUmemPool_attribute as Pool, CUresult as Code};
-    use std::sync::Mutex;
+    use std::ffi::c_uint;
 
     /// Cudarc's bindings are made from NVIDIA's headers, so they are what the numbers here are checked by.
     #[test]
@@ -333,32 +263,17 @@ mod tests {
             (Code::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, Refused),
             (Code::CUDA_ERROR_UNKNOWN, Refused),
         ] {
-            assert_eq!(kind(code as c_int), expected, "{code:?}");
+            assert_eq!(Cuda::kind(code as c_int), expected, "{code:?}");
         }
-        assert_eq!((kind(46), kind(99_999)), (Unavailable, Refused));
+        assert_eq!((Cuda::kind(46), Cuda::kind(99_999)), (Unavailable, Refused));
     }
 
     #[test]
     fn each_symbol_that_is_missing_is_named_or_done_without() {
-        extern "C" fn never_called() {}
-        let there = Handle((never_called as *const ()).cast_mut().cast());
-        let asked = Mutex::new(Vec::new());
-        let all = |name| {
-            asked.lock().expect("no panic").push(name);
-            Some(there)
+        let without_it = |gone: &str, library: &Library| match gone {
+            "cuLaunchHostFunc" => library.host_calls.is_none(),
+            _ => library.dialect.pools.is_none() && gone.starts_with("cuMem"),
         };
-        assert!(Library::resolve(&all).expect("all are there").pools.is_some());
-        let names = asked.into_inner().expect("no panic");
-        assert_eq!(names.len(), 41, "{names:?}");
-        for gone in names {
-            let found = Library::resolve(&|name| (name != gone).then_some(there));
-            match found {
-                Ok(library) => assert!(library.pools.is_none() && gone.starts_with("cuMem"), "{gone}"),
-                Err(error) => {
-                    assert_eq!((error.kind, error.call), (DriverErrorKind::Unavailable, gone));
-                    assert!(error.message.contains(gone), "{error}");
-                }
-            }
-        }
+        assert_eq!(miss_each(Library::resolve, without_it), 42);
     }
 }

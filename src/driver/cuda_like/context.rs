@@ -2,7 +2,8 @@
 
 use super::{
     super::{DriverError, DriverErrorKind, Result},
-    symbols::{Handle, HostCalls, Symbols},
+    library::{Dialect, Library},
+    symbols::{Handle, Symbols},
 };
 use std::{
     ffi::c_int,
@@ -12,14 +13,11 @@ use std::{
 
 /// What differs between the vendors. Dropped, it gives its context up.
 pub trait Vendor: fmt::Debug + Send + Sync + 'static {
-    /// The calls both have.
-    fn symbols(&self) -> &Symbols;
+    /// How its library speaks.
+    type Dialect: Dialect;
 
-    /// What a result code other than success asks for.
-    fn kind(&self, code: c_int) -> DriverErrorKind;
-
-    /// A result code in words.
-    fn words(&self, code: c_int) -> String;
+    /// Its library.
+    fn library(&self) -> &Library<Self::Dialect>;
 
     /// What this device needs current on a thread: a context, or a device's number.
     fn own(&self) -> Handle;
@@ -29,9 +27,6 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
 
     /// Makes something current on this thread.
     fn set_current(&self, what: Handle) -> Result<()>;
-
-    /// The call that has the host run something in a stream's order, if the library has it.
-    fn host_calls(&self) -> Option<&HostCalls>;
 
     /// The stream of the queue at `index` is about to be destroyed; false if others still have it.
     fn let_go(&self, index: usize) -> bool {
@@ -50,6 +45,11 @@ pub(super) struct Context<V: Vendor> {
 impl<V: Vendor> Context<V> {
     pub(super) fn new(vendor: V) -> Context<V> {
         Context { vendor, lost: OnceLock::new() }
+    }
+
+    /// The calls that both vendors have.
+    pub(super) fn symbols(&self) -> &Symbols {
+        &self.vendor.library().symbols
     }
 
     /// Makes the context current on this thread for as long as what this gives lives.
@@ -76,15 +76,16 @@ impl<V: Vendor> Context<V> {
         if code == 0 {
             return Ok(());
         }
-        match self.vendor.kind(code) {
+        match V::Dialect::kind(code) {
             DriverErrorKind::Lost => Err(self.lose(call, code)),
-            kind => Err(DriverError::new(kind, call, code.into(), self.vendor.words(code))),
+            _ => Err(self.vendor.library().error(call, code)),
         }
     }
 
     /// The device is lost, by what this call said. Every later one says the same.
     pub(super) fn lose(&self, call: &'static str, code: c_int) -> DriverError {
-        self.lose_by(DriverError::new(DriverErrorKind::Lost, call, code.into(), self.vendor.words(code)))
+        let words = self.vendor.library().words(code);
+        self.lose_by(DriverError::new(DriverErrorKind::Lost, call, code.into(), words))
     }
 
     /// The device is lost, for this reason, unless it was before.
@@ -94,7 +95,7 @@ impl<V: Vendor> Context<V> {
 
     /// Waits until all that is queued on a stream has run. The context is current.
     pub(super) fn synchronize(&self, stream: Handle) -> Result<()> {
-        let synchronize = self.vendor.symbols().stream_synchronize;
+        let synchronize = self.symbols().stream_synchronize;
         // SAFETY: the stream is this context's and lives.
         let code = unsafe { (synchronize.call)(stream) };
         self.check(synchronize.name, code)
@@ -103,13 +104,13 @@ impl<V: Vendor> Context<V> {
     /// Gives a stream up, once what is queued on it has run. The context is current.
     pub(super) fn destroy_stream(&self, stream: Handle) {
         // SAFETY: the stream is this context's, and nobody uses it any more.
-        let _ = unsafe { (self.vendor.symbols().stream_destroy.call)(stream) };
+        let _ = unsafe { (self.symbols().stream_destroy.call)(stream) };
     }
 
     /// Gives an event up. The context is current.
     pub(super) fn destroy_event(&self, event: Handle) {
         // SAFETY: the event is this context's, and nobody uses it any more.
-        let _ = unsafe { (self.vendor.symbols().event_destroy.call)(event) };
+        let _ = unsafe { (self.symbols().event_destroy.call)(event) };
     }
 
     /// Frees pinned memory, from any thread.
@@ -117,7 +118,7 @@ impl<V: Vendor> Context<V> {
         // Where the context is gone, so is the memory.
         let Ok(_entered) = self.enter_anyway() else { return };
         // SAFETY: the block was given by this context's `allocate_host`, and this is the only free of it.
-        let _ = unsafe { (self.vendor.symbols().free_host.call)(block.0) };
+        let _ = unsafe { (self.symbols().free_host.call)(block.0) };
     }
 }
 

@@ -17,7 +17,7 @@ struct Called<V: Vendor> {
 /// Queues a kernel.
 pub(super) fn launch<V: Vendor>(device: &CudaLike<V>, queue: QueueId, kernel: HostKernel) -> Result<()> {
     const NAME: &str = "launch_host";
-    let Some(calls) = device.context.vendor.host_calls() else {
+    let Some(calls) = device.context.vendor.library().host_calls else {
         let message = "the library has no call that runs something of the host's in a stream";
         return Err(DriverError::new(DriverErrorKind::Unsupported, NAME, 0, message));
     };

@@ -81,7 +81,7 @@ impl Memory {
                 context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr))
             }
             Memory::Plain(cache) => cache.allocate(bytes, || {
-                let (allocate, mut ptr) = (context.vendor.symbols().allocate, 0);
+                let (allocate, mut ptr) = (context.symbols().allocate, 0);
                 // SAFETY: `ptr` is where the address goes.
                 let code = unsafe { (allocate.call)(&mut ptr, size) };
                 context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr))
@@ -149,7 +149,7 @@ impl Memory {
 
 /// Gives a block that the cache keeps back to the device, for which the call waits. The context is current.
 fn release<V: Vendor>(context: &Context<V>, ptr: DevicePtr) -> Result<()> {
-    let free = context.vendor.symbols().free;
+    let free = context.symbols().free;
     // SAFETY: the block was given by `allocate`, and nobody uses it: the cache takes it from whoever gave it up.
     let code = unsafe { (free.call)(ptr.as_raw()) };
     context.check(free.name, code)

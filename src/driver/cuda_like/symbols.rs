@@ -48,13 +48,19 @@ pub fn missing(name: &'static str) -> DriverError {
     DriverError::new(DriverErrorKind::Unavailable, name, 0, message)
 }
 
-/// A table of symbols, and one of their names.
+/// A table of symbols, and one of their names. A call gives a result code where nothing else is said.
 macro_rules! symbols {
-    ($(#[$doc:meta])* $vis:vis $table:ident, $names:ident { $($field:ident($($arg:ty),*);)* }) => {
+    (@result) => { c_int };
+    (@result $result:ty) => { $result };
+    ($(#[$doc:meta])* $vis:vis $table:ident, $names:ident {
+        $($field:ident($($arg:ty),*) $(-> $result:ty)?;)*
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         $vis struct $table {
-            $($vis $field: $crate::driver::cuda_like::symbols::Symbol<unsafe extern "C" fn($($arg),*) -> c_int>,)*
+            $($vis $field: $crate::driver::cuda_like::symbols::Symbol<
+                unsafe extern "C" fn($($arg),*) -> $crate::driver::cuda_like::symbols::symbols!(@result $($result)?)
+            >,)*
         }
 
         /// What a vendor calls them.
@@ -84,11 +90,30 @@ macro_rules! symbols {
                         let address = found.ok_or_else(|| missing(names.$field))?;
                         // SAFETY: a function's address is as large as any other, and the caller vouches for its type.
                         let call = unsafe {
-                            std::mem::transmute::<Handle, unsafe extern "C" fn($($arg),*) -> c_int>(address)
+                            std::mem::transmute::<
+                                Handle,
+                                unsafe extern "C" fn($($arg),*)
+                                    -> $crate::driver::cuda_like::symbols::symbols!(@result $($result)?),
+                            >(address)
                         };
                         Symbol { name: names.$field, call }
                     },)*
                 })
+            }
+        }
+
+        #[cfg(test)]
+        impl $names {
+            /// Each name with the widths in bytes of what the call gives and takes.
+            #[allow(dead_code, reason = "not every vendor's headers can be had")]
+            $vis fn widths(&self) -> Vec<(&'static str, Vec<usize>)> {
+                vec![$((
+                    self.$field,
+                    vec![
+                        size_of::<$crate::driver::cuda_like::symbols::symbols!(@result $($result)?)>(),
+                        $(size_of::<$arg>(),)*
+                    ],
+                ),)*]
             }
         }
     };

@@ -1,28 +1,27 @@
 //! The body over a library that does everything at once, and fails where a test says. One library a thread.
 
-mod library;
+mod fake;
 
 use super::{
     super::{
         ArgAccess, DevicePtr, Driver, DriverErrorKind, Fence, HostKernel, HostKind, HostMemory, HostRange,
         QueueId, QueueRole,
     },
-    CudaLike, Found,
+    CudaLike, Found, library,
     queues::STREAMS,
-    symbols::{HostCalls, PoolSymbols, Symbols},
+    symbols::{PoolSymbols, Symbols},
 };
-use library::{Fake, GIVEN_UP, HOST_CALLS, LIBRARY, Library, NAMES, OWN, POOLS, lookup};
+use fake::{Fake, GIVEN_UP, LIBRARY, Library, NAMES, Numbers, OWN, POOLS, lookup};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 fn open(pools: bool) -> Arc<CudaLike<Fake>> {
     // SAFETY: the names are these functions'.
-    let symbols = unsafe { Symbols::resolve(&NAMES, &lookup) }.expect("all are there");
+    let found = unsafe { library::Library::find(Numbers, &lookup) }.expect("all are there");
     // SAFETY: as above.
     let pool = unsafe { PoolSymbols::resolve(&POOLS, &lookup) }.expect("all are there");
-    let found = Found { description: "fake".into(), total_bytes: 1 << 16, pools: pools.then_some((5, pool)) };
-    // SAFETY: as above.
-    let host_calls = unsafe { HostCalls::resolve(&HOST_CALLS, &lookup) }.expect("it is there");
-    CudaLike::new(Fake(symbols, Some(host_calls)), found).expect("it opens")
+    let pools = pools.then_some((5, pool));
+    let facts = Found { description: "fake".into(), total_bytes: 1 << 16, granularity: 512, pools };
+    CudaLike::new(Fake(found), facts).expect("it opens")
 }
 
 fn set(change: impl FnOnce(&mut Library)) {

@@ -3,7 +3,8 @@
 use super::super::{
     super::{DriverErrorKind, Result},
     Vendor,
-    symbols::{Handle, HostCalls, HostNames, NOT_READY, Names, PoolNames, PoolProps, Symbols},
+    library::{self, CallNames, Dialect},
+    symbols::{Handle, HostNames, NOT_READY, Names, PoolNames, PoolProps},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -248,10 +249,25 @@ pub(super) fn lookup(name: &'static str) -> Option<Handle> {
         "pool_trim" => pool_trim as *const (),
         "pool_allocate" => pool_allocate as *const (),
         "pool_free" => pool_free as *const (),
+        "opening" => opening as *const (),
         _ => return None,
     };
     Some(Handle(address.cast_mut().cast()))
 }
+
+/// What no device of these tests is asked: it is opened as it is.
+extern "C" fn opening() -> c_int {
+    unreachable!("it needs no opening")
+}
+
+const CALLS: CallNames = CallNames {
+    init: "opening",
+    driver_version: "opening",
+    device_count: "opening",
+    device_name: "opening",
+    device_total: "opening",
+    device_attribute: "opening",
+};
 
 pub(super) const NAMES: Names = Names {
     stream_create: "stream_create",
@@ -273,7 +289,7 @@ pub(super) const NAMES: Names = Names {
     memory_info: "memory_info",
 };
 
-pub(super) const HOST_CALLS: HostNames = HostNames { launch_host: "launch_host" };
+const HOST_CALLS: HostNames = HostNames { launch_host: "launch_host" };
 
 pub(super) const POOLS: PoolNames = PoolNames {
     create: "pool_create",
@@ -286,14 +302,22 @@ pub(super) const POOLS: PoolNames = PoolNames {
 };
 
 #[derive(Debug)]
-pub(super) struct Fake(pub(super) Symbols, pub(super) Option<HostCalls>);
+pub(super) struct Fake(pub(super) library::Library<Numbers>);
 
-impl Vendor for Fake {
-    fn symbols(&self) -> &Symbols {
-        &self.0
-    }
+/// Says a code's number and nothing else.
+#[derive(Debug)]
+pub(super) struct Numbers;
 
-    fn kind(&self, code: c_int) -> DriverErrorKind {
+impl Dialect for Numbers {
+    const API: &'static str = "fake";
+    const DEVICE: &'static str = "a fake device";
+    const ADVICE: &'static str = "";
+    const CAPABILITY: [c_int; 2] = [0, 1];
+    const CALLS: CallNames = CALLS;
+    const NAMES: Names = NAMES;
+    const HOST_CALLS: HostNames = HOST_CALLS;
+
+    fn kind(code: c_int) -> DriverErrorKind {
         match code {
             2 => DriverErrorKind::OutOfMemory,
             700 => DriverErrorKind::Lost,
@@ -302,12 +326,16 @@ impl Vendor for Fake {
         }
     }
 
-    fn words(&self, code: c_int) -> String {
-        format!("number {code}")
+    fn known(&self, _: c_int) -> Option<(String, String)> {
+        None
     }
+}
 
-    fn host_calls(&self) -> Option<&HostCalls> {
-        self.1.as_ref()
+impl Vendor for Fake {
+    type Dialect = Numbers;
+
+    fn library(&self) -> &library::Library<Numbers> {
+        &self.0
     }
 
     fn own(&self) -> Handle {
