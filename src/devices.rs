@@ -2,7 +2,7 @@
 
 use crate::{
     driver::{
-        Driver,
+        self, Driver,
         cpu::Cpu,
         sim::{Config, Sim},
     },
@@ -18,7 +18,7 @@ use std::{fmt, sync::Arc};
 pub struct DeviceInfo {
     /// What to open it by.
     pub name: String,
-    /// Its kind: `cuda`, `sim` or `cpu`.
+    /// Its kind: `cuda`, `hip`, `sim` or `cpu`.
     pub backend: &'static str,
     /// What it is, in its driver's words.
     pub description: String,
@@ -30,6 +30,42 @@ pub struct DeviceInfo {
     pub spills: bool,
     /// Why it cannot be opened, if it cannot.
     pub unavailable: Option<String>,
+}
+
+/// A kind of GPU, known by its driver.
+struct Kind {
+    name: &'static str,
+    /// How many devices there are of it.
+    count: fn() -> driver::Result<u32>,
+    open: fn(u32) -> driver::Result<Arc<dyn Driver>>,
+}
+
+/// The kinds of GPUs, in the order in which `auto` looks for one.
+const KINDS: &[Kind] = &[
+    #[cfg(feature = "cuda")]
+    Kind {
+        name: "cuda",
+        count: driver::cuda::Cuda::count,
+        open: |which| Ok(driver::cuda::Cuda::open(which)?),
+    },
+    #[cfg(feature = "hip")]
+    Kind { name: "hip", count: driver::hip::Hip::count, open: |which| Ok(driver::hip::Hip::open(which)?) },
+];
+
+impl Kind {
+    fn open(&self, which: u32) -> Result<Arc<dyn Driver>> {
+        (self.open)(which).map_err(Error::from)
+    }
+
+    /// Its devices; or why there are none.
+    fn devices(&self) -> Vec<DeviceInfo> {
+        match (self.count)() {
+            Ok(count) => (0..count)
+                .map(|which| DeviceInfo::of(format!("{}:{which}", self.name), self.name, self.open(which)))
+                .collect(),
+            Err(error) => vec![DeviceInfo::of(self.name.to_owned(), self.name, Err(error.into()))],
+        }
+    }
 }
 
 /// The devices of this machine, those with GPUs first, then the simulated one and the host's own memory; and, for each kind
@@ -50,56 +86,46 @@ pub struct DeviceInfo {
 /// ```
 pub fn devices() -> Vec<DeviceInfo> {
     let always = ["sim", "cpu"].map(|name| DeviceInfo::of(name.to_owned(), name, open(name)));
-    cuda_devices().into_iter().chain(always).collect()
-}
-
-#[cfg(not(feature = "cuda"))]
-fn cuda_devices() -> Vec<DeviceInfo> {
-    Vec::new()
-}
-
-#[cfg(feature = "cuda")]
-fn cuda_devices() -> Vec<DeviceInfo> {
-    use crate::driver::cuda::Cuda;
-    let opened = |ordinal| Cuda::open(ordinal).map(|driver| driver as Arc<dyn Driver>);
-    match Cuda::count() {
-        Ok(count) => (0..count)
-            .map(|ordinal| {
-                DeviceInfo::of(format!("cuda:{ordinal}"), "cuda", opened(ordinal).map_err(Error::from))
-            })
-            .collect(),
-        Err(error) => vec![DeviceInfo::of("cuda".to_owned(), "cuda", Err(error.into()))],
-    }
+    KINDS.iter().flat_map(Kind::devices).chain(always).collect()
 }
 
 /// The driver of a device by its name.
 pub(crate) fn open(name: &str) -> Result<Arc<dyn Driver>> {
-    Ok(match name.split_once(':').map_or((name, None), |(kind, which)| (kind, Some(which))) {
+    let (kind, which) = name.split_once(':').map_or((name, None), |(kind, which)| (kind, Some(which)));
+    if let Some(kind) = KINDS.iter().find(|known| known.name == kind)
+        && let Ok(which) = which.map_or(Ok(0), str::parse)
+    {
+        return kind.open(which);
+    }
+    Ok(match (kind, which) {
         ("sim", None) => Sim::open(Config::new())?,
         ("sim", Some(profile)) => Sim::open(Config::profile(profile)?)?,
         ("cpu", None) => Cpu::open(),
-        #[cfg(feature = "cuda")]
-        ("cuda", which) if which.is_none_or(|which| which.parse::<u32>().is_ok()) => {
-            crate::driver::cuda::Cuda::open(which.and_then(|which| which.parse().ok()).unwrap_or(0))?
-        }
         _ => {
-            let cuda = if cfg!(feature = "cuda") { "`cuda`, `cuda:ORDINAL`, " } else { "" };
+            let gpus: String =
+                KINDS.iter().map(|Kind { name, .. }| format!("`{name}`, `{name}:ORDINAL`, ")).collect();
             let what = format!(
-                "no device is called {name:?}: there are {cuda}`sim`, `sim:PROFILE`, `cpu` and `auto`"
+                "no device is called {name:?}: there are {gpus}`sim`, `sim:PROFILE`, `cpu` and `auto`"
             );
             return Err(Error::new(ErrorKind::Unavailable, what));
         }
     })
 }
 
-/// The first GPU, and its name, if it opens; the simulated one if there is none, which is said aloud.
-pub(crate) fn open_first() -> Result<(&'static str, Arc<dyn Driver>)> {
-    #[cfg(feature = "cuda")]
-    match open("cuda") {
-        Ok(driver) => return Ok(("cuda:0", driver)),
-        Err(error) => tracing::warn!(target: "tack_residency", %error, "no GPU: its memory is simulated"),
+/// The first GPU, and its name, if one opens; the simulated one if there is none, which is said aloud.
+pub(crate) fn open_first() -> Result<(String, Arc<dyn Driver>)> {
+    let mut reasons = Vec::new();
+    for kind in KINDS {
+        match kind.open(0) {
+            Ok(driver) => return Ok((format!("{}:0", kind.name), driver)),
+            Err(error) => reasons.push(format!("{}: {error}", kind.name)),
+        }
     }
-    Ok(("sim", open("sim")?))
+    if !reasons.is_empty() {
+        let error = reasons.join("; ");
+        tracing::warn!(target: "tack_residency", error, "no GPU: its memory is simulated");
+    }
+    Ok(("sim".to_owned(), open("sim")?))
 }
 
 impl DeviceInfo {

@@ -76,7 +76,7 @@ impl HostMemory {
     /// # Safety
     ///
     /// `start` has `bytes` bytes that are nobody else's until `release` is called, which frees them.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "hip"))]
     pub(super) unsafe fn from_driver(
         start: *mut u8,
         bytes: usize,
@@ -88,7 +88,7 @@ impl HostMemory {
     }
 
     /// Where `bytes` bytes at `offset` are, for a device to copy; none if they are not within the block.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "hip"))]
     pub(super) fn part(&self, offset: usize, bytes: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(bytes).filter(|&end| end <= self.bytes);
         // SAFETY: the range is within the block, as just checked.

@@ -4,19 +4,25 @@
 
 mod aligned;
 mod busy;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "hip"))]
 mod cache;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "hip"))]
 mod cuda_like;
 mod error;
 pub mod fault;
+#[cfg(all(test, feature = "hip"))]
+mod headers;
+#[cfg(feature = "hip")]
+pub mod hip;
 mod host;
 mod kernel;
+#[cfg(feature = "hip")]
+mod loader;
 pub mod sim;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", feature = "hip"))]
 mod staged;
 
 pub use busy::Busy;
@@ -293,7 +299,7 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     }
 
     /// The vendor's own handle of a queue, for kernels that the program queues by the vendor's calls: CUDA's
-    /// `CUstream`. What those calls need current on the calling thread, its context, is so afterwards.
+    /// `CUstream`, HIP's `hipStream_t`. What those calls need current on the calling thread, its context, is so afterwards.
     fn raw_queue(&self, queue: QueueId) -> Result<*mut c_void> {
         let _ = queue;
         Err(DriverError::new(
