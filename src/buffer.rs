@@ -159,7 +159,8 @@ impl Buffer {
         self.whole().fill(value)
     }
 
-    /// Copies all of it into `to`, on the device, from the start.
+    /// Copies all of it into `to`, from its start: on the device, or through the host where `to` is another device's. Then
+    /// it takes its place among what is done to `to` once its bytes have come to the host.
     ///
     /// ```
     /// # use tack_residency::Device;
@@ -168,12 +169,18 @@ impl Buffer {
     /// from.fill(7).wait()?;
     /// from.copy_to(&to).wait()?;
     /// assert_eq!(to.read().wait()?, [7, 7, 0, 0]);
+    ///
+    /// let other = Device::open("sim")?;
+    /// let there = other.alloc(4).wait()?;
+    /// to.copy_to(&there).wait()?;
+    /// assert_eq!(there.read().wait()?, [7, 7, 0, 0]);
     /// # Ok::<(), tack_residency::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// `Misuse` if `to` is shorter, or the same buffer; as [`Device::prepare`] besides.
+    /// `Misuse` if `to` is shorter, or the same buffer; as [`Device::prepare`] besides, and between devices as
+    /// [`read`](Buffer::read) and [`write`](Buffer::write).
     pub fn copy_to(&self, to: &Buffer) -> Operation<CopyTo> {
         let to = View::prefix(to.clone(), self.len());
         Operation::new(CopyTo::new(self.whole(), to))

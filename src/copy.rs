@@ -1,16 +1,18 @@
-//! A copy from one buffer to another, on the device.
+//! A copy from one buffer to another: on the device, or through the host to another device.
 
 use crate::{
+    access::{Read, Write},
+    device::Device,
     engine::Wait,
-    error::{Error, ErrorKind, Result},
+    error::{Error, Result},
     launch::Prepare,
-    operation::sealed::Steps,
+    operation::{Operation, sealed::Steps},
     usage::Use,
     view::View,
 };
 use std::{
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -19,38 +21,51 @@ use std::{
 pub struct CopyTo {
     from: View,
     to: View,
-    wait: Option<Box<Wait>>,
+    stage: Stage,
+}
+
+/// How far a copy is.
+#[derive(Debug)]
+enum Stage {
+    Unasked,
+    /// On one device: its launch is waited for.
+    Within(Option<Box<Wait>>),
+    /// To another device: to the host, since this time of the first device's clock.
+    Out(Operation<Read>, Duration),
+    /// From the host to the other device.
+    In(Operation<Write<Vec<u8>>>, Duration),
 }
 
 impl CopyTo {
     pub(crate) fn new(from: View, to: View) -> CopyTo {
-        CopyTo { from, to, wait: None }
+        CopyTo { from, to, stage: Stage::Unasked }
     }
-}
 
-impl Steps for CopyTo {
-    type Output = ();
-    const NAME: &'static str = "copy_to";
-
-    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
-        let device = self.from.buffer().device();
+    fn begin(&self, device: &Device) -> Result<Stage> {
         if Arc::ptr_eq(self.from.buffer().cell(), self.to.buffer().cell()) {
-            return Poll::Ready(Err(Error::misuse("a copy within one buffer: use another").on(&device)));
-        }
-        if !device.is_of(self.to.buffer().cell()) {
-            let what = "a copy to another device: read it to the host and write it there";
-            return Poll::Ready(Err(Error::new(ErrorKind::Unsupported, what).on(&device)));
+            return Err(Error::misuse("a copy within one buffer: use another").on(device));
         }
         if !self.to.is_within() || self.to.len() != self.from.len() {
             let what = format!("{} bytes do not fit into {}", self.from.len(), self.to.buffer().len());
-            return Poll::Ready(Err(Error::misuse(what).on(&device)));
+            return Err(Error::misuse(what).on(device));
         }
+        let is_within = device.is_of(self.to.buffer().cell());
+        Ok(if is_within { Stage::Within(None) } else { Stage::Out(self.from.read(), device.driver().now()) })
+    }
+
+    fn poll_within(
+        &self,
+        device: &Device,
+        wait: &mut Option<Box<Wait>>,
+        cx: &mut Context<'_>,
+        patience: Option<Duration>,
+    ) -> Poll<Result<()>> {
         let uses = [Use::read(&self.from), Use::write(&self.to)];
-        let mut prepare = Prepare::again(&device, uses, self.wait.take());
+        let mut prepare = Prepare::again(device, uses, wait.take());
         let launch = match prepare.poll_steps(cx, patience) {
             Poll::Ready(launch) => launch?,
             Poll::Pending => {
-                self.wait = prepare.wait.take();
+                *wait = prepare.wait.take();
                 return Poll::Pending;
             }
         };
@@ -60,5 +75,34 @@ impl Steps for CopyTo {
             }
             Ok(())
         }))
+    }
+}
+
+impl Steps for CopyTo {
+    type Output = ();
+    const NAME: &'static str = "copy_to";
+
+    fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
+        let device = self.from.buffer().device();
+        let left = |since: Duration| {
+            patience.map(|patience| patience.saturating_sub(device.driver().now().saturating_sub(since)))
+        };
+        if let Stage::Unasked = self.stage {
+            self.stage = self.begin(&device)?;
+        }
+        if let Stage::Within(wait) = &mut self.stage {
+            let mut wait = wait.take();
+            let polled = self.poll_within(&device, &mut wait, cx, patience);
+            self.stage = Stage::Within(wait);
+            return polled;
+        }
+        if let Stage::Out(read, since) = &mut self.stage {
+            let since = *since;
+            let bytes = ready!(read.poll_inner(cx, patience))?;
+            self.stage = Stage::In(self.to.write(bytes), since);
+        }
+        let Stage::In(write, since) = &mut self.stage else { return Poll::Pending };
+        let patience = left(*since);
+        write.poll_inner(cx, patience)
     }
 }

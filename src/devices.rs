@@ -6,10 +6,15 @@ use crate::{
         cpu::Cpu,
         sim::{Config, Sim},
     },
+    engine::Owner,
     error::{Error, ErrorKind, Result},
     residency::Bytes,
 };
-use std::{fmt, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
 /// A device that [`Device::open`](crate::Device::open) knows by name; or why there is none of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -112,6 +117,37 @@ pub(crate) fn open(name: &str) -> Result<Arc<dyn Driver>> {
     })
 }
 
+/// What manages each physical device of this process.
+static MANAGED: Mutex<BTreeMap<String, Weak<Owner>>> = Mutex::new(BTreeMap::new());
+
+/// The manager of a device: the one there is, if it is a physical one, or what `open` gives.
+///
+/// Two that do not know of each other's memory would each spill for what the other holds.
+pub(crate) fn managed(
+    identity: Option<String>,
+    is_plain: bool,
+    open: impl FnOnce() -> Result<Arc<Owner>>,
+) -> Result<Arc<Owner>> {
+    let Some(identity) = identity else { return open() };
+    let mut managed = MANAGED.lock().unwrap_or_else(PoisonError::into_inner);
+    match managed.get(&identity).and_then(Weak::upgrade) {
+        Some(owner) if is_plain => Ok(owner),
+        Some(owner) => {
+            let what = format!(
+                "{identity} is managed in this process already, as {:?}: clone that device, or open it with no options to \
+                 share it",
+                owner.engine.settings.name
+            );
+            Err(Error::misuse(what))
+        }
+        None => {
+            let owner = open()?;
+            managed.insert(identity, Arc::downgrade(&owner));
+            Ok(owner)
+        }
+    }
+}
+
 /// The first GPU, and its name, if one opens; the simulated one if there is none, which is said aloud.
 pub(crate) fn open_first() -> Result<(String, Arc<dyn Driver>)> {
     let mut reasons = Vec::new();
@@ -170,5 +206,41 @@ impl fmt::Display for DeviceInfo {
             write!(f, ", {} free", Bytes(*free))?;
         }
         if *spills { Ok(()) } else { f.write_str(", counts and never spills") }
+    }
+}
+
+#[cfg(all(test, not(model)))]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    fn open(identity: Option<&str>, is_plain: bool) -> Result<Device> {
+        let another = || Ok(Device::open("sim")?.owner().clone());
+        managed(identity.map(str::to_owned), is_plain, another).map(Device::from_owner)
+    }
+
+    #[test]
+    fn a_physical_device_has_one_manager_at_a_time() {
+        let first = open(Some("test:0"), false).expect("nobody has it");
+        let buffer = first.alloc(4096).wait().expect("room");
+        let second = open(Some("test:0"), true).expect("it is shared");
+        assert_eq!(second.memory_info().in_use, 4096);
+        let other = open(Some("test:1"), true).expect("another device");
+        assert_eq!(other.memory_info().in_use, 0);
+        let error = open(Some("test:0"), false).expect_err("it is open with other options");
+        assert_eq!(error.kind(), ErrorKind::Misuse);
+        assert!(error.to_string().contains("test:0") && error.to_string().contains("\"sim\""), "{error}");
+        drop((first, second));
+        assert!(open(Some("test:0"), false).is_err(), "its buffer lives");
+        drop(buffer);
+        let again = open(Some("test:0"), false).expect("it was given up");
+        assert_eq!(again.memory_info().in_use, 0);
+    }
+
+    #[test]
+    fn simulated_devices_are_each_their_own() {
+        let [first, second] = [(); 2].map(|()| open(None, true).expect("a device"));
+        drop(first.alloc(4096).wait().expect("room"));
+        assert_eq!(second.memory_info().peak, 0);
     }
 }

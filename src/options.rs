@@ -311,8 +311,10 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// The driver's, if it can make no queues; `Unavailable` if the host can start no thread.
+    /// The driver's, if it can make no queues; `Unavailable` if the host can start no thread; `Misuse` where options are
+    /// set for a physical device that is managed in this process already. Without any, what is open is given.
     pub fn open_driver(self, name: &str, driver: Arc<dyn Driver>) -> Result<Device> {
+        let is_plain = self.is_plain();
         let caps = driver.caps();
         let spills = caps.spills && self.spilling;
         let total = driver.memory().total.filter(|_| spills);
@@ -334,11 +336,27 @@ impl Options {
             tag: self.tag,
         };
         let host = HostTier::new(kind, self.host_limit, self.pinned_limit);
-        let engine = Engine::new(driver, budget.map_or(Bytes::MAX, Bytes), host, settings)?;
-        let owner = Owner::new(engine).map_err(|error| {
-            Error::new(ErrorKind::Unavailable, format!("the device's thread could not be started: {error}"))
-        })?;
-        Ok(Device::from_owner(owner))
+        devices::managed(driver.identity(), is_plain, || {
+            let engine = Engine::new(driver, budget.map_or(Bytes::MAX, Bytes), host, settings)?;
+            Owner::new(engine).map_err(|error| {
+                let what = format!("the device's thread could not be started: {error}");
+                Error::new(ErrorKind::Unavailable, what)
+            })
+        })
+        .map(Device::from_owner)
+    }
+}
+
+impl Options {
+    /// Whether nothing is asked for but a device, with either kind of host memory.
+    fn is_plain(&self) -> bool {
+        let plain = Options::default();
+        let sets =
+            self.budget.is_some() || self.hook.is_some() || self.tag.is_some() || self.write_back.is_some();
+        !sets
+            && (self.host_limit, self.pinned_limit) == (plain.host_limit, plain.pinned_limit)
+            && (self.stall_after, self.spilling) == (plain.stall_after, plain.spilling)
+            && (self.policy, self.victims) == (plain.policy, plain.victims)
     }
 }
 

@@ -149,6 +149,10 @@ impl Driver for Fault {
         format!("{}, failing on purpose", self.inner.description())
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     fn memory(&self) -> DriverMemory {
         self.inner.memory()
     }

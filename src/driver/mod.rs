@@ -239,6 +239,19 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     /// A line for people: the device's model, and what it is behind.
     fn description(&self) -> String;
 
+    /// Which physical device it is, where it is one: all drivers of one say the same, and no others do. One
+    /// [`Device`](crate::Device) manages it in a process at a time.
+    ///
+    /// ```
+    /// use tack_residency::driver::{Driver, sim::{Config, Sim}};
+    ///
+    /// assert_eq!(Sim::open(Config::new())?.identity(), None); // each simulated one is a device of its own
+    /// # Ok::<(), tack_residency::driver::DriverError>(())
+    /// ```
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// What the driver says of the device's memory now.
     fn memory(&self) -> DriverMemory;
 

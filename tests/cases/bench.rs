@@ -25,6 +25,8 @@ pub const POOLS: [Pool; 2] = [Pool::StreamOrdered, Pool::None];
 pub const COMPUTE: QueueId = QueueId(0);
 pub const SPILL: QueueId = QueueId(1);
 pub const RESTORE: QueueId = QueueId(2);
+/// Both queues that host reads may take.
+pub const READS: [QueueId; 2] = [SPILL, QueueId(4)];
 /// More than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,8 +1,8 @@
 //! Bytes lost or wrong: copies between device and host that lost a write, or came too early.
 
 use crate::bench::{
-    Bench, CLOCKS, COMPUTE, POOLS, RESTORE, SPILL, UNIT, assert_bytes, config, finish, pattern, poll_once,
-    still_waits,
+    Bench, CLOCKS, COMPUTE, POOLS, READS, RESTORE, SPILL, UNIT, assert_bytes, config, finish, pattern,
+    poll_once, still_waits,
 };
 use std::{pin::pin, time::Duration};
 use tack_residency::{Buffer, Device, ErrorKind, HostMemoryKind, Use, driver::sim::Clock};
@@ -142,13 +142,13 @@ fn a_staging_block_went_back_to_its_pool_before_the_copy_out_of_it_had_run() {
         let bench = Bench::tight(clock, 4);
         let buffers = [1, 2, 3].map(|seed| bench.buffer(seed));
         // Reads: one is dropped with its copy queued, and another begins, that could get its block.
-        bench.hold(&[SPILL]);
+        bench.hold(&READS);
         let mut reads: Vec<_> = buffers.iter().map(|buffer| Box::pin(buffer.read())).collect();
         reads.iter_mut().for_each(|read| assert!(poll_once(read.as_mut()).is_pending()));
         drop(reads.remove(0));
         let mut late = Box::pin(buffers[0].read());
         assert!(poll_once(late.as_mut()).is_pending());
-        bench.release(&[SPILL]);
+        bench.release(&READS);
         for (seed, read) in (2..).zip(reads) {
             assert!(finish(read).expect("read") == pattern(seed), "{clock:?}: a read got another's bytes");
         }
@@ -351,5 +351,39 @@ fn an_unaligned_size_lost_the_bytes_of_its_padding() {
             drop(buffers);
             bench.check_empty();
         }
+    }
+}
+
+#[test]
+fn a_copy_to_another_device_took_bytes_that_were_not_written_yet() {
+    for (clock, pool) in CLOCKS.into_iter().zip(POOLS) {
+        let [here, there] =
+            [2, 1].map(|units| Bench::new(config(clock, units).with_pool(pool), Device::options()));
+        let [from, to] = [here.buffer(1), there.buffer(2)];
+        here.hold(&[COMPUTE]);
+        here.increment(&here.device.queue(), &from);
+        let mut copy = Box::pin(from.copy_to(&to));
+        assert!(poll_once(copy.as_mut()).is_pending());
+        let late = from.view(0, 8).expect("within").copy_to(&to.view(0, 8).expect("within"));
+        assert_eq!(late.try_now().expect_err("its bytes are not there").kind(), ErrorKind::WouldBlock);
+        let late = finish(from.copy_to(&to).within(Duration::from_millis(1)));
+        assert_eq!(late.expect_err("it is late").kind(), ErrorKind::TimedOut);
+        assert_bytes("nothing has come", &to, &pattern(2));
+        here.release(&[COMPUTE]);
+        finish(copy.as_mut()).expect("copied");
+        drop(copy);
+        assert_bytes("the copy", &to, &incremented(&pattern(1)));
+        finish(from.spill()).expect("spilled");
+        finish(to.spill()).expect("spilled");
+        finish(to.view(8, 100).expect("within").copy_to(&from.view(0, 100).expect("within"))).expect("back");
+        assert!(from.is_spilled() && to.is_spilled(), "the host has both");
+        assert_bytes(
+            "a part",
+            &from,
+            &[&incremented(&pattern(1))[8..108], &incremented(&pattern(1))[100..]].concat(),
+        );
+        drop((from, to));
+        here.check_empty();
+        there.check_empty();
     }
 }

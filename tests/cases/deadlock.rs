@@ -1,7 +1,8 @@
 //! Deadlock and livelock: locks held while waiting, and waits that nothing ends.
 
 use crate::bench::{
-    Bench, CLOCKS, COMPUTE, POOLS, RESTORE, Random, SPILL, UNIT, config, finish, pattern, poll_once, watched,
+    Bench, CLOCKS, COMPUTE, POOLS, READS, RESTORE, Random, SPILL, UNIT, config, finish, pattern, poll_once,
+    watched,
 };
 use std::{
     pin::Pin,
@@ -165,7 +166,7 @@ fn a_waker_ran_under_a_library_lock_and_called_back() {
             let (a, b) = (bench.buffer(1), bench.buffer(2));
             let curious = Arc::new(Curious { device: bench.device.clone(), woken: AtomicUsize::new(0) });
             let waker = Waker::from(curious.clone());
-            let queues = [COMPUTE, SPILL, RESTORE];
+            let queues = [COMPUTE, SPILL, RESTORE, READS[1]];
             bench.hold(&queues);
             let device = bench.device.clone();
             let mut waiting: Vec<Pin<Box<dyn Future<Output = bool>>>> = vec![
@@ -201,7 +202,7 @@ fn dropping_a_future_blocked() {
         let bench = Bench::tight(clock, 3);
         let (a, b) = (bench.buffer(1), bench.buffer(2));
         finish(b.spill()).expect("spilled");
-        bench.hold(&[COMPUTE, SPILL, RESTORE]);
+        bench.hold(&[COMPUTE, SPILL, RESTORE, READS[1]]);
         bench.increment(&bench.device.queue(), &a);
         let device = bench.device.clone();
         let (a, b) = watched(move || {
@@ -223,7 +224,7 @@ fn dropping_a_future_blocked() {
             drop(waiting);
             (a.clone(), b.clone())
         });
-        bench.release(&[COMPUTE, SPILL, RESTORE]);
+        bench.release(&[COMPUTE, SPILL, RESTORE, READS[1]]);
         finish(bench.device.idle()).expect("idle");
         drop((a, b));
         bench.check_empty();

@@ -1,6 +1,6 @@
 //! Wakers: what they may do while they are called.
 
-use crate::bench::{Bench, COMPUTE, RESTORE, SPILL, UNIT, finish, poll_once, watched};
+use crate::bench::{Bench, COMPUTE, READS, RESTORE, SPILL, UNIT, finish, poll_once, watched};
 use std::{
     future::Future,
     pin::Pin,
@@ -38,7 +38,7 @@ fn with_each(start: impl Fn(&Bench, &Buffer, Task) + Clone + Send + 'static) {
         watched(move || {
             let bench = Bench::tight(Clock::Real, 1);
             let buffer = bench.buffer(1);
-            let queues = [COMPUTE, SPILL, RESTORE];
+            let queues = [COMPUTE, SPILL, RESTORE, READS[1]];
             bench.hold(&queues);
             bench.observe(&bench.device.queue(), &buffer);
             let task = tasks(&bench.device, &buffer).swap_remove(index);
@@ -72,7 +72,7 @@ fn a_waker_that_dropped_its_future_waited_for_itself() {
         let waker = Waker::from(gone.clone());
         assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         *gone.0.lock().expect("not poisoned") = Some(task);
-        bench.release(&[COMPUTE, SPILL, RESTORE]);
+        bench.release(&[COMPUTE, SPILL, RESTORE, READS[1]]);
         wait_until(|| gone.0.lock().expect("not poisoned").is_none());
         finish(bench.device.idle()).expect("idle");
         bench.check();
@@ -101,7 +101,7 @@ fn a_waker_that_waited_for_the_event_that_woke_it_waited_for_itself() {
         let waker = Waker::from(busy.clone());
         let mut cx = Context::from_waker(&waker);
         assert!(task.as_mut().poll(&mut cx).is_pending());
-        bench.release(&[COMPUTE, SPILL, RESTORE]);
+        bench.release(&[COMPUTE, SPILL, RESTORE, READS[1]]);
         wait_until(|| busy.2.get().is_some());
         wait_until(|| bench.device.idle().wait().is_ok());
         while task.as_mut().poll(&mut cx).is_pending() {

@@ -23,6 +23,8 @@ pub const CLOCKS: [Clock; 2] = [Clock::Computed, Clock::Real];
 /// The queues every device makes, in their order.
 pub const SPILL: QueueId = QueueId(1);
 pub const RESTORE: QueueId = QueueId(2);
+/// Both queues that host reads may take.
+pub const READS: [QueueId; 2] = [SPILL, QueueId(4)];
 
 pub struct Bench {
     pub sim: Arc<Sim>,

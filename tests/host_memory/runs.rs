@@ -1,7 +1,7 @@
 //! A host copy in a few runs: each is a copy of its own, and any of them may be refused.
 
 use crate::bench::{
-    Bench, CLOCKS, MIB, RESTORE, SPILL, assert_bytes, finish, finish_polled, pattern, poll_once,
+    Bench, CLOCKS, MIB, READS, RESTORE, SPILL, assert_bytes, finish, finish_polled, pattern, poll_once,
 };
 use std::{pin::pin, time::Duration};
 use tack_residency::{
@@ -208,13 +208,13 @@ fn a_launch_waited_for_ever_for_the_rest_of_a_write_that_only_its_own_thread_wou
 fn a_read_dropped_with_its_copies_queued_gave_its_runs_to_another() {
     for clock in CLOCKS {
         let (bench, held, buffer) = split(clock, None);
-        bench.sim.hold(SPILL).expect("a queue");
+        READS.into_iter().for_each(|queue| bench.sim.hold(queue).expect("a queue"));
         {
             let mut read = pin!(buffer.read());
             assert!(poll_once(read.as_mut()).is_pending());
         }
         assert_eq!(bench.info().host_pinned, 6 * MIB, "{clock:?}: the device will write there");
-        bench.sim.release(SPILL).expect("a queue");
+        READS.into_iter().for_each(|queue| bench.sim.release(queue).expect("a queue"));
         finish(bench.device.idle()).expect("idle");
         assert_eq!(bench.info().host_pinned, 3 * MIB);
         drop((held, buffer));
