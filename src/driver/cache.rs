@@ -67,6 +67,11 @@ impl Cache {
         Ok(ptr)
     }
 
+    /// Whether a block is handed out.
+    pub(super) fn owns(&self, ptr: DevicePtr) -> bool {
+        self.books().live.contains_key(&ptr)
+    }
+
     /// Keeps a block that was handed out. Past the limit the oldest are released through `release` until half of it is
     /// left, since the first release waits for the device and those after it hardly do.
     ///

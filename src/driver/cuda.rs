@@ -115,6 +115,7 @@ impl Cuda {
         let (major, minor) = (version / 1000, version % 1000 / 10);
         let found = Found {
             description: format!("{device_is} behind CUDA's driver {major}.{minor}"),
+            identity: format!("cuda:{ordinal}"),
             total_bytes: library.total(device)?,
             granularity: GRANULARITY,
             pools,

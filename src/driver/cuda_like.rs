@@ -11,6 +11,7 @@ pub(in crate::driver) mod library;
 mod memory;
 mod pace;
 mod queues;
+mod share;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "HIP's pools are not used"))]
 pub(in crate::driver) mod symbols;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub struct CudaLike<V: Vendor> {
     context: Arc<Context<V>>,
     caps: Caps,
     description: String,
+    identity: String,
     memory: Memory,
     queues: Queues,
     fences: Fences,
@@ -57,6 +59,8 @@ pub struct CudaLike<V: Vendor> {
 #[derive(Debug)]
 pub(in crate::driver) struct Found {
     pub(in crate::driver) description: String,
+    /// Which device it is, of those of all vendors.
+    pub(in crate::driver) identity: String,
     pub(in crate::driver) total_bytes: u64,
     /// What sizes are rounded up to, in bytes.
     pub(in crate::driver) granularity: u64,
@@ -84,6 +88,7 @@ impl<V: Vendor> CudaLike<V> {
             context,
             caps,
             description: found.description,
+            identity: found.identity,
             memory,
             queues: Queues::default(),
             fences: Fences::default(),
@@ -106,6 +111,15 @@ impl<V: Vendor> CudaLike<V> {
     /// The vendor's handle of a queue's stream.
     pub(in crate::driver) fn stream(&self, queue: QueueId) -> Result<Handle> {
         self.queues.find(queue, "stream").map(|queue| queue.stream)
+    }
+
+    fn take(&self, queue: QueueId, bytes: u64, fixed: bool) -> Result<DevicePtr> {
+        let stream = self.stream(queue)?;
+        if bytes == 0 {
+            return Err(invalid("allocate", "an allocation has at least one byte"));
+        }
+        let _entered = self.context.enter()?;
+        self.memory.allocate(&self.context, stream, bytes, fixed)
     }
 
     fn new_event(&self) -> Result<Handle> {
@@ -144,6 +158,10 @@ impl<V: Vendor> Driver for CudaLike<V> {
         self.description.clone()
     }
 
+    fn identity(&self) -> Option<String> {
+        Some(self.identity.clone())
+    }
+
     fn memory(&self) -> DriverMemory {
         let Ok(_entered) = self.context.enter() else { return DriverMemory::default() };
         let info = self.symbols().memory_info;
@@ -170,12 +188,15 @@ impl<V: Vendor> Driver for CudaLike<V> {
     }
 
     fn allocate(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr> {
-        let stream = self.stream(queue)?;
-        if bytes == 0 {
-            return Err(invalid("allocate", "an allocation has at least one byte"));
-        }
-        let _entered = self.context.enter()?;
-        self.memory.allocate(&self.context, stream, bytes)
+        self.take(queue, bytes, false)
+    }
+
+    fn allocate_fixed(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr> {
+        self.take(queue, bytes, true)
+    }
+
+    fn share(&self, ptr: DevicePtr) -> Result<[u8; 64]> {
+        share::memory_handle(&self.context, ptr)
     }
 
     fn free(&self, queue: QueueId, ptr: DevicePtr) -> Result<()> {

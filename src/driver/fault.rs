@@ -171,6 +171,15 @@ impl Driver for Fault {
         self.inner.allocate(queue, bytes)
     }
 
+    fn allocate_fixed(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr> {
+        self.pass(Call::Allocate)?;
+        self.inner.allocate_fixed(queue, bytes)
+    }
+
+    fn share(&self, ptr: DevicePtr) -> Result<[u8; 64]> {
+        self.inner.share(ptr)
+    }
+
     /// Once the device is lost, a free is let through: the simulated device then only keeps its books.
     fn free(&self, queue: QueueId, ptr: DevicePtr) -> Result<()> {
         match self.pass(Call::Free) {

@@ -81,6 +81,7 @@ impl Hip {
         let device = library.ordinal(ordinal)?;
         let found = Found {
             description: format!("{} behind {}", library.describe(device), version(library.version())),
+            identity: format!("hip:{ordinal}"),
             total_bytes: library.total(device)?,
             granularity: GRANULARITY,
             pools: None,

@@ -276,6 +276,12 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     /// Allocates on `queue`'s timeline; `bytes` is above zero and a multiple of the granularity.
     fn allocate(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr>;
 
+    /// As [`allocate`](Driver::allocate), memory that is never freed in a queue's order, and that
+    /// [`share`](Driver::share) takes: of no pool, where the driver has one.
+    fn allocate_fixed(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr> {
+        self.allocate(queue, bytes)
+    }
+
     /// Frees on `queue`'s timeline what [`allocate`](Driver::allocate) gave. Where memory is not
     /// [`stream_ordered`](Caps::stream_ordered), no work that is queued may use it any more: the next allocation, on
     /// whatever queue, may be given it at once.
@@ -321,6 +327,14 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
             0,
             "this device's queues are no vendor's: it runs host kernels",
         ))
+    }
+
+    /// The vendor's handle by which another process opens what [`allocate_fixed`](Driver::allocate_fixed) gave: CUDA's
+    /// `CUipcMemHandle`, HIP's `hipIpcMemHandle_t`.
+    fn share(&self, ptr: DevicePtr) -> Result<[u8; 64]> {
+        let _ = ptr;
+        let message = "this device's memory cannot be shared with another process";
+        Err(DriverError::new(DriverErrorKind::Unsupported, "share", 0, message))
     }
 
     /// Records a fence behind all that is queued on `queue` so far.

@@ -116,7 +116,7 @@ impl Engine {
             }
             Decision::FreeDropped { cell, bytes, memory } => {
                 cell.replace_host(None);
-                let ordered = self.driver.caps().stream_ordered && cell.is_compute_only();
+                let ordered = self.driver.caps().stream_ordered && cell.is_compute_only() && !cell.fixed;
                 if memory && ordered && bytes > Bytes::ZERO && state.lost.is_none() {
                     self.push(COMPUTE, Job::FreeInOrder { ptr: cell.ptr(), bytes });
                 } else if memory {
@@ -281,7 +281,10 @@ impl Engine {
     }
 
     fn allocate_cleared(&self, queue: &Queue, bytes: Bytes, spec: &Spec) -> Result<DevicePtr, DriverError> {
-        let ptr = self.driver.allocate(queue.id, bytes.0)?;
+        let ptr = match spec.fixed {
+            true => self.driver.allocate_fixed(queue.id, bytes.0),
+            false => self.driver.allocate(queue.id, bytes.0),
+        }?;
         if spec.cleared
             && let Err(error) = self.driver.fill(queue.id, ptr, spec.bytes, 0)
         {

@@ -5,7 +5,7 @@ use super::super::{
     DriverError, DriverErrorKind, Result,
     cuda_like::{
         library::{self, CallNames, Dialect, text},
-        symbols::{Handle, HostNames, Lookup, Names, PoolNames, PoolSymbols, missing, symbols},
+        symbols::{Handle, HostNames, Lookup, Names, PoolNames, PoolSymbols, ShareNames, missing, symbols},
     },
 };
 use cudarc::driver::sys;
@@ -68,6 +68,8 @@ const NAMES: Names = Names {
 
 const HOST_CALLS: HostNames = HostNames { launch_host: "cuLaunchHostFunc" };
 
+const SHARE_CALLS: ShareNames = ShareNames { memory_handle: "cuIpcGetMemHandle" };
+
 const POOLS: PoolNames = PoolNames {
     create: "cuMemPoolCreate",
     destroy: "cuMemPoolDestroy",
@@ -101,6 +103,7 @@ impl Dialect for Cuda {
     const CALLS: CallNames = CALLS;
     const NAMES: Names = NAMES;
     const HOST_CALLS: HostNames = HOST_CALLS;
+    const SHARE_CALLS: ShareNames = SHARE_CALLS;
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
@@ -272,8 +275,9 @@ mod tests {
     fn each_symbol_that_is_missing_is_named_or_done_without() {
         let without_it = |gone: &str, library: &Library| match gone {
             "cuLaunchHostFunc" => library.host_calls.is_none(),
+            "cuIpcGetMemHandle" => library.share_calls.is_none(),
             _ => library.dialect.pools.is_none() && gone.starts_with("cuMem"),
         };
-        assert_eq!(miss_each(Library::resolve, without_it), 42);
+        assert_eq!(miss_each(Library::resolve, without_it), 43);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{
     super::{DriverError, DriverErrorKind, Result},
-    symbols::{HostCalls, HostNames, Lookup, Names, Symbols, symbols},
+    symbols::{HostCalls, HostNames, Lookup, Names, ShareCalls, ShareNames, Symbols, symbols},
 };
 use std::{
     ffi::{CStr, c_char, c_int, c_uint},
@@ -45,6 +45,9 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// See [`CALLS`](Dialect::CALLS).
     const HOST_CALLS: HostNames;
 
+    /// See [`CALLS`](Dialect::CALLS).
+    const SHARE_CALLS: ShareNames;
+
     /// What a result code other than success asks for.
     fn kind(code: c_int) -> DriverErrorKind;
 
@@ -59,6 +62,8 @@ pub struct Library<D> {
     pub symbols: Symbols,
     /// What has the host run something in a stream's order, if the library has it.
     pub host_calls: Option<HostCalls>,
+    /// What makes handles for other processes, if the library has it.
+    pub share_calls: Option<ShareCalls>,
     pub dialect: D,
 }
 
@@ -79,7 +84,9 @@ impl<D: Dialect> Library<D> {
         let symbols = unsafe { Symbols::resolve(&D::NAMES, lookup) }?;
         // SAFETY: as above.
         let host_calls = unsafe { HostCalls::resolve(&D::HOST_CALLS, lookup) }.ok();
-        Ok(Library { calls, symbols, host_calls, dialect })
+        // SAFETY: as above.
+        let share_calls = unsafe { ShareCalls::resolve(&D::SHARE_CALLS, lookup) }.ok();
+        Ok(Library { calls, symbols, host_calls, share_calls, dialect })
     }
 
     /// Initialises it. Called before every other call.

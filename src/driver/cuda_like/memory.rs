@@ -11,8 +11,8 @@ use std::ffi::{c_int, c_void};
 /// Where a device's memory comes from.
 #[derive(Debug)]
 pub(super) enum Memory {
-    /// A pool of the device's own.
-    Pool { pool: Handle, symbols: PoolSymbols },
+    /// A pool of the device's own, and what is to be of no pool.
+    Pool { pool: Handle, symbols: PoolSymbols, fixed: Cache },
     /// Plain calls, of which a free waits for the whole device; so what is freed is kept to be allocated again.
     Plain(Cache),
 }
@@ -38,7 +38,7 @@ impl Memory {
         // SAFETY: `pool` is where the new pool's handle goes; `props` has the vendor's layout and is only read.
         let code = unsafe { (symbols.create.call)(&mut pool, &props) };
         context.check(symbols.create.name, code)?;
-        let memory = Memory::Pool { pool, symbols };
+        let memory = Memory::Pool { pool, symbols, fixed: Cache::new(total_bytes) };
         let made = memory.configure(context, pool, &symbols);
         if made.is_err() {
             memory.destroy(context);
@@ -65,46 +65,52 @@ impl Memory {
         matches!(self, Memory::Pool { .. })
     }
 
-    /// Allocates. The context is current.
+    /// Memory of no pool, as far as there is one.
+    fn plain(&self) -> &Cache {
+        let (Memory::Pool { fixed: cache, .. } | Memory::Plain(cache)) = self;
+        cache
+    }
+
+    /// Allocates, of no pool where it is to be `fixed`. The context is current.
     pub(super) fn allocate<V: Vendor>(
         &self,
         context: &Context<V>,
         stream: Handle,
         bytes: u64,
+        fixed: bool,
     ) -> Result<DevicePtr> {
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-        match self {
-            Memory::Pool { pool, symbols } => {
-                let (allocate, mut ptr) = (symbols.allocate, 0);
-                // SAFETY: `ptr` is where the address goes; pool and stream are this context's.
-                let code = unsafe { (allocate.call)(&mut ptr, size, *pool, stream) };
-                context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr))
-            }
-            Memory::Plain(cache) => cache.allocate(bytes, || {
-                let (allocate, mut ptr) = (context.symbols().allocate, 0);
-                // SAFETY: `ptr` is where the address goes.
-                let code = unsafe { (allocate.call)(&mut ptr, size) };
-                context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr))
-            }),
+        let mut ptr = 0;
+        if let (Memory::Pool { pool, symbols, .. }, false) = (self, fixed) {
+            let allocate = symbols.allocate;
+            // SAFETY: `ptr` is where the address goes; pool and stream are this context's.
+            let code = unsafe { (allocate.call)(&mut ptr, size, *pool, stream) };
+            return context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr));
         }
+        self.plain().allocate(bytes, || {
+            let allocate = context.symbols().allocate;
+            // SAFETY: `ptr` is where the address goes.
+            let code = unsafe { (allocate.call)(&mut ptr, size) };
+            context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr))
+        })
     }
 
     /// Frees. The context is current.
     pub(super) fn free<V: Vendor>(&self, context: &Context<V>, stream: Handle, ptr: DevicePtr) -> Result<()> {
         match self {
-            Memory::Pool { symbols, .. } => {
+            Memory::Pool { symbols, fixed, .. } if !fixed.owns(ptr) => {
                 let free = symbols.free;
                 // SAFETY: the address is the device's, which checks it; the caller orders the free behind every use.
                 let code = unsafe { (free.call)(ptr.as_raw(), stream) };
                 context.check(free.name, code)
             }
-            Memory::Plain(cache) => cache.free(ptr, |ptr| release(context, ptr)),
+            _ => self.plain().free(ptr, |ptr| release(context, ptr)),
         }
     }
 
     /// A figure of the pool's, in bytes.
     fn figure<V: Vendor>(&self, context: &Context<V>, attribute: c_int) -> Result<u64> {
-        let Memory::Pool { pool, symbols } = self else { return Ok(0) };
+        let Memory::Pool { pool, symbols, .. } = self else { return Ok(0) };
         let mut bytes = 0u64;
         // SAFETY: both figures asked for are 64-bit numbers, which is what `bytes` is.
         let code = unsafe { (symbols.get.call)(*pool, attribute, (&raw mut bytes).cast()) };
@@ -113,36 +119,30 @@ impl Memory {
 
     /// What the pool or the cache holds beyond use, in bytes; zero where it does not say. The context is current.
     pub(super) fn cached<V: Vendor>(&self, context: &Context<V>) -> u64 {
-        if let Memory::Plain(cache) = self {
-            return cache.kept_bytes();
-        }
         let reserved = self.figure(context, attribute::RESERVED_BYTES).unwrap_or(0);
-        reserved.saturating_sub(self.figure(context, attribute::USED_BYTES).unwrap_or(reserved))
+        let used = self.figure(context, attribute::USED_BYTES).unwrap_or(reserved);
+        self.plain().kept_bytes() + reserved.saturating_sub(used)
     }
 
     /// Gives the device back what the pool or the cache holds beyond use; how many bytes. The context is current.
     pub(super) fn trim<V: Vendor>(&self, context: &Context<V>) -> Result<u64> {
-        let (pool, symbols) = match self {
-            Memory::Pool { pool, symbols } => (pool, symbols),
-            Memory::Plain(cache) => return cache.trim(|ptr| release(context, ptr)),
-        };
+        let released = self.plain().trim(|ptr| release(context, ptr))?;
+        let Memory::Pool { pool, symbols, .. } = self else { return Ok(released) };
         let before = self.figure(context, attribute::RESERVED_BYTES)?;
         // SAFETY: the pool is this context's.
         let code = unsafe { (symbols.trim.call)(*pool, 0) };
         context.check(symbols.trim.name, code)?;
-        Ok(before.saturating_sub(self.figure(context, attribute::RESERVED_BYTES)?))
+        Ok(released + before.saturating_sub(self.figure(context, attribute::RESERVED_BYTES)?))
     }
 
     /// Gives the pool up, once what was allocated from it is freed; or what the cache keeps. The context is current.
     pub(super) fn destroy<V: Vendor>(&self, context: &Context<V>) {
         // A device that is lost has nothing to give back.
-        match self {
-            Memory::Pool { pool, symbols } => {
-                // SAFETY: the pool is this context's, and nobody allocates from it any more.
-                let code = unsafe { (symbols.destroy.call)(*pool) };
-                let _ = context.check(symbols.destroy.name, code);
-            }
-            Memory::Plain(cache) => _ = cache.trim(|ptr| release(context, ptr)),
+        let _ = self.plain().trim(|ptr| release(context, ptr));
+        if let Memory::Pool { pool, symbols, .. } = self {
+            // SAFETY: the pool is this context's, and nobody allocates from it any more.
+            let code = unsafe { (symbols.destroy.call)(*pool) };
+            let _ = context.check(symbols.destroy.name, code);
         }
     }
 }

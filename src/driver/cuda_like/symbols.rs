@@ -151,6 +151,13 @@ symbols! {
 }
 
 symbols! {
+    /// What another process opens memory by.
+    pub ShareCalls, ShareNames {
+        memory_handle(*mut [u8; 64], u64);
+    }
+}
+
+symbols! {
     /// What a stream-ordered pool needs.
     pub PoolSymbols, PoolNames {
         create(*mut Handle, *const PoolProps);

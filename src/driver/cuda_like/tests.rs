@@ -20,7 +20,13 @@ fn open(pools: bool) -> Arc<CudaLike<Fake>> {
     // SAFETY: as above.
     let pool = unsafe { PoolSymbols::resolve(&POOLS, &lookup) }.expect("all are there");
     let pools = pools.then_some((5, pool));
-    let facts = Found { description: "fake".into(), total_bytes: 1 << 16, granularity: 512, pools };
+    let facts = Found {
+        description: "fake".into(),
+        identity: "fake:0".into(),
+        total_bytes: 1 << 16,
+        granularity: 512,
+        pools,
+    };
     CudaLike::new(Fake(found), facts).expect("it opens")
 }
 
@@ -258,4 +264,30 @@ fn a_host_kernel_that_panics_loses_the_device() {
     assert!(error.message.contains("it went astray"), "{error}");
     drop(device);
     assert_eq!(live(), 0);
+}
+
+#[test]
+fn fixed_memory_is_of_no_pool_and_can_be_shared() {
+    for pools in [true, false] {
+        let (device, before) = (open(pools), called("free"));
+        let queue = device.create_queue(QueueRole::Compute).expect("a queue");
+        let [fixed, other] = [
+            device.allocate_fixed(queue, 512).expect("memory"),
+            device.allocate(queue, 512).expect("memory"),
+        ];
+        assert_eq!(device.share(fixed), Ok([fixed.as_raw() as u8; 64]));
+        assert_eq!(device.share(other).err().map(|error| error.code), pools.then_some(1));
+        device.free(queue, fixed).expect("it is freed");
+        assert_eq!(
+            (called("free"), device.memory().cached),
+            (before, 512),
+            "a free of it waits for the device"
+        );
+        assert_eq!(device.allocate_fixed(queue, 512), Ok(fixed));
+        device.free(queue, fixed).expect("it is freed");
+        assert_eq!((device.trim(), called("free")), (Ok(512), before + 1));
+        device.free(queue, other).expect("it is freed");
+        drop(device);
+        assert_eq!(live(), 0);
+    }
 }

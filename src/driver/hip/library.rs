@@ -5,7 +5,7 @@ use super::super::{
     DriverErrorKind, Result,
     cuda_like::{
         library::{self, CallNames, Dialect, text},
-        symbols::{HostNames, Lookup, Names, symbols},
+        symbols::{HostNames, Lookup, Names, ShareNames, symbols},
     },
     loader::Loaded,
 };
@@ -73,6 +73,8 @@ const NAMES: Names = Names {
 /// 5.2 declares it, and does not have it.
 const HOST_CALLS: HostNames = HostNames { launch_host: "hipLaunchHostFunc" };
 
+const SHARE_CALLS: ShareNames = ShareNames { memory_handle: "hipIpcGetMemHandle" };
+
 /// `hipDeviceAttributeComputeCapabilityMajor`, and `Minor`, as HIP has numbered them from 5 on.
 const COMPUTE_CAPABILITY: [c_int; 2] = [23, 61];
 
@@ -94,6 +96,7 @@ impl Dialect for Hip {
     const CALLS: CallNames = CALLS;
     const NAMES: Names = NAMES;
     const HOST_CALLS: HostNames = HOST_CALLS;
+    const SHARE_CALLS: ShareNames = SHARE_CALLS;
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
@@ -206,7 +209,8 @@ mod tests {
         headers.number("hipHostMallocPortable", PORTABLE);
         headers.number("hipDeviceAttributeComputeCapabilityMajor", COMPUTE_CAPABILITY[0]);
         headers.number("hipDeviceAttributeComputeCapabilityMinor", COMPUTE_CAPABILITY[1]);
-        for calls in [OWN.widths(), CALLS.widths(), NAMES.widths(), HOST_CALLS.widths()] {
+        for calls in [OWN.widths(), CALLS.widths(), NAMES.widths(), HOST_CALLS.widths(), SHARE_CALLS.widths()]
+        {
             headers.calls(&calls);
         }
         headers.check();
@@ -214,7 +218,11 @@ mod tests {
 
     #[test]
     fn each_symbol_that_is_missing_is_named_or_done_without() {
-        let may = |gone: &str, library: &Library| gone == "hipLaunchHostFunc" && library.host_calls.is_none();
-        assert_eq!(miss_each(Library::resolve, may), 28);
+        let may = |gone: &str, library: &Library| match gone {
+            "hipLaunchHostFunc" => library.host_calls.is_none(),
+            "hipIpcGetMemHandle" => library.share_calls.is_none(),
+            _ => false,
+        };
+        assert_eq!(miss_each(Library::resolve, may), 29);
     }
 }

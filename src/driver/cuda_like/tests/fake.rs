@@ -4,7 +4,7 @@ use super::super::{
     super::{DriverErrorKind, Result},
     Vendor,
     library::{self, CallNames, Dialect},
-    symbols::{Handle, HostNames, NOT_READY, Names, PoolNames, PoolProps},
+    symbols::{Handle, HostNames, NOT_READY, Names, PoolNames, PoolProps, ShareNames},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -19,6 +19,8 @@ pub(super) struct Library {
     pub(super) current: usize,
     pub(super) made: usize,
     pub(super) live: BTreeSet<usize>,
+    /// What the pool gave.
+    pub(super) pooled: BTreeSet<usize>,
     /// Figures set on the pool.
     pub(super) attributes: BTreeMap<c_int, u64>,
     pub(super) called: BTreeMap<&'static str, u32>,
@@ -202,12 +204,26 @@ unsafe extern "C" fn pool_trim(_: Handle, _: usize) -> c_int {
 
 unsafe extern "C" fn pool_allocate(to: *mut u64, bytes: usize, _: Handle, _: Handle) -> c_int {
     // SAFETY: as the body gave it.
-    unsafe { allocate(to, bytes) }
+    let code = unsafe { allocate(to, bytes) };
+    if code == 0 {
+        // SAFETY: as above, and it was just written.
+        let given = unsafe { to.read() } as usize;
+        LIBRARY.with_borrow_mut(|library| library.pooled.insert(given));
+    }
+    code
 }
 
 unsafe extern "C" fn pool_free(ptr: u64, _: Handle) -> c_int {
     // SAFETY: as the body gave it.
     unsafe { free(ptr) }
+}
+
+unsafe extern "C" fn memory_handle(to: *mut [u8; 64], ptr: u64) -> c_int {
+    call("memory_handle", |library| {
+        // SAFETY: the body hands a place for a handle.
+        unsafe { to.write([ptr as u8; 64]) };
+        if library.pooled.contains(&(ptr as usize)) { 1 } else { 0 }
+    })
 }
 
 unsafe extern "C" fn launch_host(
@@ -243,6 +259,7 @@ pub(super) fn lookup(name: &'static str) -> Option<Handle> {
         "fill" => fill as *const (),
         "memory_info" => memory_info as *const (),
         "launch_host" => launch_host as *const (),
+        "memory_handle" => memory_handle as *const (),
         "pool_create" => pool_create as *const (),
         "pool_set" => pool_set as *const (),
         "pool_get" => pool_get as *const (),
@@ -291,6 +308,8 @@ pub(super) const NAMES: Names = Names {
 
 const HOST_CALLS: HostNames = HostNames { launch_host: "launch_host" };
 
+const SHARE_CALLS: ShareNames = ShareNames { memory_handle: "memory_handle" };
+
 pub(super) const POOLS: PoolNames = PoolNames {
     create: "pool_create",
     destroy: "pool_destroy",
@@ -316,6 +335,7 @@ impl Dialect for Numbers {
     const CALLS: CallNames = CALLS;
     const NAMES: Names = NAMES;
     const HOST_CALLS: HostNames = HOST_CALLS;
+    const SHARE_CALLS: ShareNames = SHARE_CALLS;
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
