@@ -5,7 +5,7 @@ use crate::{
     device::Device,
     driver::DevicePtr,
     engine::{COMPUTE, Holder, Wait},
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     operation::{Operation, poll_request, sealed::Steps},
     queue::Queue,
     residency::{Ask, Want},
@@ -163,6 +163,10 @@ impl Steps for MakeExport {
 
 /// A buffer's pointer handed out: it stays where it is while this lives, and counts as written.
 ///
+/// It is what a DLPack tensor owns until its deleter is called, what an MPI call on device memory is made under, what
+/// [`share`](Export::share) hands to another process, and what a captured graph keeps of each buffer whose address is in
+/// it. What others hand in is [wrapped](crate::Device::wrap).
+///
 /// ```
 /// # use tack_residency::Device;
 /// let device = Device::open("sim")?;
@@ -189,6 +193,37 @@ impl Export {
     /// The buffer handed out.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
+    }
+
+    /// The vendor's handle by which another process opens the buffer's memory: CUDA's `CUipcMemHandle`, HIP's
+    /// `hipIpcMemHandle_t`. It is good while this lives; the other process closes it before.
+    ///
+    /// ```
+    /// # use tack_residency::{Device, ErrorKind};
+    /// let device = Device::open("auto")?;
+    /// let [pooled, fixed] = [device.alloc(4096).wait()?, device.alloc(4096).fixed().wait()?];
+    /// let error = pooled.export().wait()?.share().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Unsupported);
+    /// assert!(error.to_string().contains(".fixed()"));
+    /// match fixed.export().wait()?.share() {
+    ///     Ok(handle) => println!("to be sent: {handle:?}"),
+    ///     Err(error) => assert_eq!(error.kind(), ErrorKind::Unsupported, "a simulated device has no other process"),
+    /// }
+    /// # Ok::<(), tack_residency::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` unless the buffer was allocated [`fixed`](crate::Operation::fixed), since a pool's memory cannot be
+    /// handed out so, and on devices that share with no other process; the driver's besides.
+    pub fn share(&self) -> Result<[u8; 64]> {
+        let device = self.buffer.device();
+        if !self.buffer.cell().fixed {
+            let what = "a buffer that may move or is of a pool cannot be shared with another process: allocate it with \
+                        `.fixed()`";
+            return Err(Error::new(ErrorKind::Unsupported, what).on(&device));
+        }
+        Ok(device.driver().share(self.ptr())?)
     }
 
     /// Ends it; the last work on the buffer is queued on `queue`. Without this, what uses the buffer next waits for

@@ -221,6 +221,11 @@ pub struct DriverMemory {
 /// // Where they are the vendor's, its calls take the queue's own handle:
 /// assert_eq!(device.raw_queue(queue).unwrap_err().kind, DriverErrorKind::Unsupported);
 ///
+/// // And where there are other processes, they can be given memory of no pool:
+/// let fixed = device.allocate_fixed(queue, 1024)?;
+/// assert_eq!(device.share(fixed).unwrap_err().kind, DriverErrorKind::Unsupported);
+/// device.free(queue, fixed)?;
+///
 /// // On a real clock, whoever waits for fences rests in between.
 /// let device = Sim::open(Config::new())?;
 /// device.unpark(); // from another thread: there is something new to wait for
