@@ -73,6 +73,10 @@ impl Kind {
     }
 }
 
+/// What needs no vendor's library.
+const ALWAYS: &[&str] =
+    if cfg!(target_vendor = "apple") { &["sim", "cpu", "metal"] } else { &["sim", "cpu"] };
+
 /// The devices of this machine, those with GPUs first, then the simulated one and the host's own memory; and, for each kind
 /// of driver that is not here, one entry that says what was tried.
 ///
@@ -90,7 +94,7 @@ impl Kind {
 /// assert!(spilling.is_some_and(|device| device.total_bytes > Some(0)));
 /// ```
 pub fn devices() -> Vec<DeviceInfo> {
-    let always = ["sim", "cpu"].map(|name| DeviceInfo::of(name.to_owned(), name, open(name)));
+    let always = ALWAYS.iter().map(|name| DeviceInfo::of((*name).to_owned(), name, open(name)));
     KINDS.iter().flat_map(Kind::devices).chain(always).collect()
 }
 
@@ -106,11 +110,14 @@ pub(crate) fn open(name: &str) -> Result<Arc<dyn Driver>> {
         ("sim", None) => Sim::open(Config::new())?,
         ("sim", Some(profile)) => Sim::open(Config::profile(profile)?)?,
         ("cpu", None) => Cpu::open(),
+        #[cfg(target_vendor = "apple")]
+        ("metal", None) => driver::metal::Metal::open()?,
         _ => {
             let gpus: String =
                 KINDS.iter().map(|Kind { name, .. }| format!("`{name}`, `{name}:ORDINAL`, ")).collect();
+            let counting = if cfg!(target_vendor = "apple") { "`cpu`, `metal`" } else { "`cpu`" };
             let what = format!(
-                "no device is called {name:?}: there are {gpus}`sim`, `sim:PROFILE`, `cpu` and `auto`"
+                "no device is called {name:?}: there are {gpus}`sim`, `sim:PROFILE`, {counting} and `auto`"
             );
             return Err(Error::new(ErrorKind::Unavailable, what));
         }

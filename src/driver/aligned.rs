@@ -3,6 +3,7 @@
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
+    fmt,
     ops::{Deref, DerefMut},
     ptr::NonNull,
 };
@@ -11,12 +12,20 @@ use std::{
 pub(in crate::driver) const ALIGN: usize = 64;
 
 /// An owned run of bytes, aligned for any element type.
-pub(in crate::driver) struct Aligned {
-    /// What the allocator gave: `len + ALIGN` bytes at any address. Asked for aligned ones, it would touch every
+pub struct Aligned {
+    /// The allocator gave `len + ALIGN` bytes at any address. Asked for aligned ones, it would touch every
     /// page to make them zero, though they come so from the system.
-    given: NonNull<u8>,
+    given: Given,
     start: NonNull<u8>,
     len: usize,
+}
+
+/// Where the bytes came from.
+enum Given {
+    Allocator(NonNull<u8>),
+    /// Another owner, who is told when they are not needed any more.
+    #[cfg_attr(not(target_vendor = "apple"), allow(dead_code, reason = "Metal's memory is such"))]
+    Lent(Option<Box<dyn FnOnce() + Send + Sync>>),
 }
 
 // SAFETY: the bytes are owned by this value alone, as a `Vec`'s are.
@@ -36,12 +45,32 @@ impl Aligned {
         let given = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         // SAFETY: the next aligned address is less than `ALIGN` bytes on, and that many were asked for besides.
         let start = unsafe { given.add(given.align_offset(ALIGN)) };
-        Some(Aligned { given, start, len })
+        Some(Aligned { given: Given::Allocator(given), start, len })
+    }
+
+    /// Bytes that are another's, who is told by `release` when they are not needed any more.
+    ///
+    /// # Safety
+    ///
+    /// `start` has `len` initialised bytes, aligned as promised, that nobody else touches until `release` is called.
+    #[cfg(target_vendor = "apple")]
+    pub(in crate::driver) unsafe fn lent(
+        start: NonNull<u8>,
+        len: usize,
+        release: impl FnOnce() + Send + Sync + 'static,
+    ) -> Aligned {
+        Aligned { given: Given::Lent(Some(Box::new(release))), start, len }
     }
 
     /// Where the bytes start.
     pub(in crate::driver) fn start(&self) -> NonNull<u8> {
         self.start
+    }
+}
+
+impl fmt::Debug for Aligned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aligned").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
@@ -63,9 +92,15 @@ impl DerefMut for Aligned {
 
 impl Drop for Aligned {
     fn drop(&mut self) {
-        if let Some(layout) = Aligned::layout(self.len) {
+        match (&mut self.given, Aligned::layout(self.len)) {
             // SAFETY: the bytes came from the allocator with this very layout and are freed once.
-            unsafe { dealloc(self.given.as_ptr(), layout) };
+            (Given::Allocator(given), Some(layout)) => unsafe { dealloc(given.as_ptr(), layout) },
+            (Given::Allocator(_), None) => {}
+            (Given::Lent(release), _) => {
+                if let Some(release) = release.take() {
+                    release();
+                }
+            }
         }
     }
 }

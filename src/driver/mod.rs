@@ -21,9 +21,12 @@ mod host;
 mod kernel;
 #[cfg(feature = "hip")]
 mod loader;
+#[cfg(target_vendor = "apple")]
+pub mod metal;
 pub mod sim;
 #[cfg(any(feature = "cuda", feature = "hip"))]
 mod staged;
+mod unified;
 
 pub use busy::Busy;
 pub(crate) use busy::Share;

@@ -21,19 +21,20 @@ pub(in crate::driver) enum Reach {
 pub(in crate::driver) struct Block {
     len: usize,
     poison: Option<u8>,
-    spares: Arc<Spares>,
+    /// Where they come from and go to, of a device that keeps what is freed.
+    spares: Option<Arc<Spares>>,
     bytes: RwLock<Lazy>,
 }
 
 impl Block {
     pub(in crate::driver) fn new(len: usize, poison: Option<u8>, spares: &Arc<Spares>) -> Block {
-        Block { len, poison, spares: Arc::clone(spares), bytes: RwLock::new(Lazy(None)) }
+        Block { len, poison, spares: Some(Arc::clone(spares)), bytes: RwLock::new(Lazy(None)) }
     }
 
-    /// Makes the bytes, and tells where they lie in the host's memory; none if it has no such room.
-    pub(in crate::driver) fn address(&self) -> Option<u64> {
-        let mut bytes = self.bytes.write().unwrap_or_else(PoisonError::into_inner);
-        self.make(&mut bytes, Reach::Part).then(|| bytes.as_ptr().addr() as u64)
+    /// A block of these bytes.
+    pub(in crate::driver) fn holding(bytes: Aligned) -> Block {
+        let (len, bytes) = (bytes.len(), RwLock::new(Lazy(Some(bytes))));
+        Block { len, poison: None, spares: None, bytes }
     }
 
     /// # Panics
@@ -62,7 +63,7 @@ impl Block {
 
     fn make(&self, bytes: &mut Lazy, reach: Reach) -> bool {
         if bytes.0.is_none() {
-            bytes.0 = self.spares.take(self.len);
+            bytes.0 = self.spares.as_ref().and_then(|spares| spares.take(self.len));
             if let (Some(poison), Reach::Part) = (self.poison, reach) {
                 bytes.fill(poison);
             }
@@ -73,8 +74,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        if let Some(bytes) = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner).0.take() {
-            self.spares.give(bytes);
+        let bytes = self.bytes.get_mut().unwrap_or_else(PoisonError::into_inner).0.take();
+        if let (Some(spares), Some(bytes)) = (&self.spares, bytes) {
+            spares.give(bytes);
         }
     }
 }
@@ -106,16 +108,7 @@ impl DerefMut for Lazy {
 /// more than the copy into them. Never keeps more than the most that blocks ever held at once.
 #[derive(Default)]
 pub(in crate::driver) struct Spares {
-    keep: Keep,
     shelf: Mutex<Shelf>,
-}
-
-/// Whether freed bytes are kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in crate::driver) enum Keep {
-    #[default]
-    UpToPeak,
-    Nothing,
 }
 
 #[derive(Default)]
@@ -127,10 +120,6 @@ struct Shelf {
 }
 
 impl Spares {
-    pub(in crate::driver) fn new(keep: Keep) -> Spares {
-        Spares { keep, shelf: Mutex::default() }
-    }
-
     fn take(&self, len: usize) -> Option<Aligned> {
         let mut dropped = Vec::new();
         let found = {
@@ -157,9 +146,6 @@ impl Spares {
     fn give(&self, bytes: Aligned) {
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.used_bytes -= bytes.len();
-        if self.keep == Keep::Nothing {
-            return;
-        }
         shelf.spare_bytes += bytes.len();
         shelf.by_len.entry(bytes.len()).or_default().push(bytes);
     }
@@ -193,7 +179,7 @@ mod tests {
         let block = Block::new(100, Some(0xCD), &spares);
         block.write(Reach::Part)[0] = 1;
         assert_eq!(block.read()[..3], [1, 0xCD, 0xCD]);
-        assert_eq!(block.address().map(|at| at % 64), Some(0));
+        assert_eq!(block.read().as_ptr().addr() % 64, 0);
         let whole = Block::new(100, Some(0xCD), &spares);
         assert_eq!(whole.write(Reach::Whole)[0], 0);
     }
