@@ -1,0 +1,106 @@
+//! The kernels that have a body here: those of the test programs, by their entries' names.
+
+use super::{
+    code::{self, Answer},
+    state::Library,
+    stream,
+};
+use std::{ffi::c_uint, ffi::c_void, time::Duration};
+use tack_residency::driver::{ArgAccess, DevicePtr, HostKernel};
+
+/// A kernel made for one launch, of the launch's parameters.
+pub type Kernel = fn(&Params) -> HostKernel;
+
+/// The addresses of a launch's parameters.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Params(*const *const c_void);
+
+impl Params {
+    /// The parameter at `index`, of the type that the kernel declares.
+    fn at<T: Copy>(&self, index: usize) -> T {
+        assert!(!self.0.is_null(), "a kernel with parameters is launched without");
+        // SAFETY: who launches a kernel gives the address of each parameter that it declares.
+        let param = unsafe { self.0.wrapping_add(index).read() };
+        // SAFETY: as above.
+        unsafe { param.cast::<T>().read_unaligned() }
+    }
+}
+
+/// A kernel by its entry's name.
+pub fn find(name: &str) -> Option<Kernel> {
+    Some(match name {
+        "add_one" => add_one,
+        "mix" => mix,
+        "spin" => spin,
+        _ => return None,
+    })
+}
+
+/// Adds one to every number: `data`, `count`.
+fn add_one(params: &Params) -> HostKernel {
+    let (data, count) = (params.at(0), params.at(1));
+    numbers(HostKernel::new(Duration::ZERO, |args| {
+        let Some(data) = args.first_mut() else { return };
+        data.bytes_mut().chunks_exact_mut(4).for_each(|number| put(number, |value| value.wrapping_add(1)));
+    }))(data, count, ArgAccess::Write)
+}
+
+/// Mixes the second numbers into the first: `to`, `from`, `count`, `salt`.
+fn mix(params: &Params) -> HostKernel {
+    let (to, from, count, salt): (_, _, _, u32) = (params.at(0), params.at(1), params.at(2), params.at(3));
+    let kernel = numbers(HostKernel::new(Duration::ZERO, move |args| {
+        let [to, from] = args else { return };
+        let numbers = to.bytes_mut().chunks_exact_mut(4).zip(from.bytes().chunks_exact(4));
+        for (index, (number, input)) in numbers.enumerate() {
+            let more = read(input).wrapping_add(index as u32).wrapping_add(salt);
+            put(number, |value| value.wrapping_mul(1_664_525).wrapping_add(more));
+        }
+    }));
+    numbers(kernel(to, count, ArgAccess::Write))(from, count, ArgAccess::Read)
+}
+
+/// Keeps the stream busy: `nanos`.
+fn spin(params: &Params) -> HostKernel {
+    HostKernel::new(Duration::from_nanos(params.at(0)), |_| {})
+}
+
+/// Adds `count` numbers to a kernel's arguments, unless there are none.
+fn numbers(kernel: HostKernel) -> impl FnOnce(u64, u64, ArgAccess) -> HostKernel {
+    move |ptr, count, access| {
+        let bytes = count.saturating_mul(4);
+        if bytes == 0 { kernel } else { kernel.arg(DevicePtr::from_raw(ptr), bytes, access) }
+    }
+}
+
+fn read(number: &[u8]) -> u32 {
+    number.try_into().map_or(0, u32::from_le_bytes)
+}
+
+fn put(number: &mut [u8], change: impl FnOnce(u32) -> u32) {
+    let changed = change(read(number));
+    number.copy_from_slice(&changed.to_le_bytes());
+}
+
+/// The most threads of a block.
+const THREADS: u64 = 1024;
+
+/// "Execution Control", cuLaunchKernel: INVALID_VALUE for a grid or block of nothing, or a block of too many threads;
+/// the parameters are read before this returns.
+pub fn launch(
+    library: &Library,
+    function: usize,
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    stream: usize,
+    params: &Params,
+) -> Answer {
+    let threads: u64 = block.into_iter().map(u64::from).product();
+    if grid.contains(&0) || threads == 0 || threads > THREADS {
+        return Err(code::INVALID_VALUE);
+    }
+    let (state, _here) = library.enter()?;
+    let (_, kernel) = *state.functions.get(function)?;
+    drop(state);
+    stream::launch(library, stream, kernel(params).labelled("kernel"))
+}
