@@ -1,11 +1,15 @@
 //! Kernels to try a real device with: PTX that its driver compiles, and how they are launched.
 
+use crate::backend::{Backend, Rig};
 use cudarc::{
     driver::{CudaContext, CudaFunction, CudaStream, DriverError, LaunchConfig, PushKernelArg},
     nvrtc::Ptx,
 };
 use std::{sync::Arc, time::Duration};
-use tack_residency::{Error, Run, driver::DevicePtr};
+use tack_residency::{
+    Error, Run,
+    driver::{DevicePtr, Driver, QueueId, cuda::Cuda},
+};
 
 const KERNELS: &str = "
 .version 7.0
@@ -94,11 +98,6 @@ again:
 }
 ";
 
-/// What `mix` does to one number.
-pub fn mixed(value: u32, input: u32, index: usize, salt: u32) -> u32 {
-    value.wrapping_mul(1_664_525).wrapping_add(input).wrapping_add(index as u32).wrapping_add(salt)
-}
-
 /// The device as cudarc has it, with the kernels. Clones share them.
 #[derive(Clone)]
 pub struct Gpu {
@@ -148,17 +147,40 @@ impl Gpu {
         unsafe { launch.launch(LaunchConfig::for_num_elems(1)) }.expect("spin is launched");
     }
 
-    /// The work of a launch: one added to every number of the use at `index`.
-    pub fn run_add_one(&self, run: &Run<'_>, index: usize) -> Result<(), Error> {
-        self.add_one(&*run.cuda_stream()?, run.ptr(index), run.bytes(index));
+    /// The same, for the checks that are every device's.
+    pub fn rig(&self) -> Rig {
+        Arc::new(self.clone())
+    }
+}
+
+impl Backend for Gpu {
+    fn open(&self) -> Arc<dyn Driver> {
+        Cuda::open(0).expect("the device opens")
+    }
+
+    fn spin(&self, driver: &dyn Driver, queue: QueueId, time: Duration) {
+        Gpu::spin(self, &stream(driver, queue), time);
+    }
+
+    fn array_bytes(&self) -> u64 {
+        8 << 20
+    }
+
+    fn add_one(&self, run: &Run<'_>, index: usize) -> Result<(), Error> {
+        Gpu::add_one(self, &*run.cuda_stream()?, run.ptr(index), run.bytes(index));
         Ok(())
     }
 
-    /// The work of a launch: its second use mixed into its first.
-    pub fn run_mix(&self, run: &Run<'_>, salt: u32) -> Result<(), Error> {
-        self.mix(&*run.cuda_stream()?, run.ptr(0), run.ptr(1), run.bytes(0), salt);
+    fn mix(&self, run: &Run<'_>, salt: u32) -> Result<(), Error> {
+        Gpu::mix(self, &*run.cuda_stream()?, run.ptr(0), run.ptr(1), run.bytes(0), salt);
         Ok(())
     }
+}
+
+/// A queue's stream.
+pub fn stream(driver: &dyn Driver, queue: QueueId) -> Arc<CudaStream> {
+    let cuda = driver.as_any().downcast_ref::<Cuda>().expect("it is CUDA's");
+    cuda.cuda_stream(queue).expect("a stream")
 }
 
 fn grid(count: u64) -> LaunchConfig {

@@ -5,15 +5,26 @@
 //! it checked nothing else.
 #![allow(unsafe_code)]
 
-mod conformance;
+#[path = "../conformance/backend.rs"]
+mod backend;
+#[path = "../conformance/calls.rs"]
+mod calls;
+mod contexts;
+#[path = "../conformance/dropped.rs"]
+mod dropped;
 mod gpu;
 mod lost;
 mod measure;
+#[path = "../conformance/order.rs"]
+mod order;
 mod pool;
+#[path = "../conformance/program.rs"]
 mod program;
 #[path = "../common/random.rs"]
 mod random;
+mod room;
 
+use backend::Rig;
 use gpu::Gpu;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -25,8 +36,17 @@ use tack_residency::{Device, ErrorKind, driver::Driver, driver::cuda::Cuda};
 /// One check: what it found out, for its line.
 type Check = (&'static str, fn(&Gpu) -> String);
 
-fn checks() -> Vec<Check> {
-    [conformance::CHECKS, pool::CHECKS, program::CHECKS, lost::CHECKS, measure::CHECKS].concat()
+/// A check of any device, or of CUDA's.
+enum Any {
+    Device(fn(&Rig) -> String),
+    Cuda(fn(&Gpu) -> String),
+}
+
+fn checks() -> Vec<(&'static str, Any)> {
+    let every = [calls::CHECKS, order::CHECKS, dropped::CHECKS, program::CHECKS].concat();
+    let own = [contexts::CHECKS, pool::CHECKS, room::CHECKS, lost::CHECKS, measure::CHECKS].concat();
+    let every = every.into_iter().map(|(name, check)| (name, Any::Device(check)));
+    every.chain(own.into_iter().map(|(name, check)| (name, Any::Cuda(check)))).collect()
 }
 
 fn main() -> ExitCode {
@@ -64,7 +84,10 @@ fn main() -> ExitCode {
             continue;
         }
         let begun = Instant::now();
-        match catch_unwind(AssertUnwindSafe(|| check(&gpu))) {
+        match catch_unwind(AssertUnwindSafe(|| match check {
+            Any::Device(check) => check(&gpu.rig()),
+            Any::Cuda(check) => check(&gpu),
+        })) {
             Ok(found) => println!("ok      {name:<44} {:>7.2} s  {found}", begun.elapsed().as_secs_f64()),
             Err(_) => {
                 println!("FAILED  {name:<44} {:>7.2} s", begun.elapsed().as_secs_f64());
@@ -87,15 +110,6 @@ fn no_such_device() {
         assert!(error.to_string().contains("`cuda:ORDINAL`"), "{error}");
     }
     println!("ok      a device that is not there is unavailable");
-}
-
-/// Waits until something is so; panics after a while.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
-    while !is_so() {
-        assert!(Instant::now() < end, "{what}: not within ten seconds");
-        std::thread::sleep(Duration::from_micros(50));
-    }
 }
 
 /// Bytes a second in GB/s (10⁹).

@@ -2,8 +2,8 @@
 
 use crate::{
     Check,
-    conformance::{BUSY, Bench},
-    gpu::Gpu,
+    backend::{BUSY, Bench},
+    gpu::{self, Gpu},
     rate,
 };
 use cudarc::driver::{CudaStream, result, sys::CUstream};
@@ -12,10 +12,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tack_residency::{
-    Buffer, Device, Error, Use, blocking,
-    driver::{DevicePtr, Driver},
-};
+use tack_residency::{Buffer, Device, Error, Use, blocking, driver::DevicePtr};
 
 pub const CHECKS: &[Check] = &[
     ("figures: pinning", pinning),
@@ -39,11 +36,11 @@ fn best(rounds: usize, mut work: impl FnMut() -> Duration) -> Duration {
 }
 
 fn pinning(gpu: &Gpu) -> String {
-    let bench = Bench::open();
+    let bench = Bench::open(&gpu.rig());
     let mut seen = Vec::new();
     for bytes in [1usize << 20, 8 << 20, 64 << 20, 512 << 20] {
         let mut memory = None;
-        let pinned = timed(|| memory = bench.cuda.allocate_host(bytes).ok());
+        let pinned = timed(|| memory = bench.driver.allocate_host(bytes).ok());
         assert!(memory.is_some(), "{bytes} bytes were not pinned");
         let freed = timed(|| drop(memory));
         let rate = rate(bytes as u64, pinned);
@@ -51,10 +48,10 @@ fn pinning(gpu: &Gpu) -> String {
     }
     for bytes in [1usize << 20, 64 << 20] {
         let mut memory = None;
-        gpu.spin(&bench.stream(bench.compute), BUSY);
-        let pinned = timed(|| memory = bench.cuda.allocate_host(bytes).ok());
+        bench.spin(bench.compute, BUSY);
+        let pinned = timed(|| memory = bench.driver.allocate_host(bytes).ok());
         bench.finish(bench.compute);
-        gpu.spin(&bench.stream(bench.compute), BUSY);
+        bench.spin(bench.compute, BUSY);
         let freed = timed(|| drop(memory));
         bench.finish(bench.compute);
         seen.push(format!(
@@ -75,13 +72,13 @@ struct Raw {
 
 impl Raw {
     fn new(gpu: &Gpu, bytes: usize, count: usize) -> Raw {
-        let bench = Bench::open();
+        let bench = Bench::open(&gpu.rig());
         gpu.context.bind_to_thread().expect("it is current");
         // SAFETY: the blocks are freed once, at this value's end.
         let block = |_| unsafe { result::malloc_host(bytes, 1) }.expect("pinned memory");
         let blocks = (0..count).map(block).collect();
         let memory =
-            (0..count).map(|_| bench.cuda.allocate(bench.compute, bytes as u64).expect("memory")).collect();
+            (0..count).map(|_| bench.driver.allocate(bench.compute, bytes as u64).expect("memory")).collect();
         bench.finish(bench.compute);
         Raw { bench, blocks, memory, bytes }
     }
@@ -101,7 +98,7 @@ impl Raw {
     }
 
     fn copy(&self, out: bool) -> f64 {
-        let stream = self.bench.stream(self.bench.spill);
+        let stream = gpu::stream(&*self.bench.driver, self.bench.spill);
         let took = best(4, || {
             timed(|| {
                 self.queue(stream.cu_stream(), out);
@@ -123,7 +120,7 @@ impl Drop for Raw {
             let _ = unsafe { result::free_host(block) };
         }
         for &ptr in &self.memory {
-            let _ = self.bench.cuda.free(self.bench.release, ptr);
+            let _ = self.bench.driver.free(self.bench.release, ptr);
         }
     }
 }
@@ -201,7 +198,10 @@ fn both_ways(gpu: &Gpu) -> String {
     let (bytes, count) = (8u64 << 20, 64);
     let raw = Raw::new(gpu, bytes as usize, count / 2);
     let other = Raw::new(gpu, bytes as usize, count / 2);
-    let (out, into) = (raw.bench.stream(raw.bench.spill), other.bench.stream(other.bench.restore));
+    let (out, into) = (
+        gpu::stream(&*raw.bench.driver, raw.bench.spill),
+        gpu::stream(&*other.bench.driver, other.bench.restore),
+    );
     let both = best(4, || {
         timed(|| {
             raw.queue(out.cu_stream(), true);

@@ -42,3 +42,9 @@ unsafe extern "C" fn tack_sim_spin(stream: usize, nanos: u64) -> c_int {
         stream::launch(library, stream, HostKernel::new(Duration::from_nanos(nanos), |_| {}))
     })
 }
+
+/// How many contexts are held.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn tack_sim_held() -> u64 {
+    Library::get().lock().open().contexts as u64
+}

@@ -1,0 +1,134 @@
+//! The backends to check, each by how it is opened; a new one is one more entry.
+
+use crate::{
+    backend::{Backend, Rig},
+    control::Control,
+};
+use std::{sync::Arc, time::Duration};
+use tack_residency::{
+    Error, Run,
+    driver::{
+        Driver, HostKernel, QueueId, QueueRole,
+        sim::{Config, Sim},
+    },
+};
+
+/// A backend.
+pub struct Entry {
+    /// What its lines call it.
+    pub name: &'static str,
+    /// What it is opened by.
+    pub device: &'static str,
+    pub open: fn() -> tack_residency::driver::Result<Arc<dyn Driver>>,
+    /// The library it opens; none if it opens none.
+    pub library: Option<Library>,
+    /// What is set in the environment of its process.
+    pub settings: &'static [(&'static str, &'static str)],
+}
+
+/// A vendor's library, and its simulated stand-in.
+#[derive(Clone, Copy)]
+pub struct Library {
+    /// What builds the stand-in.
+    pub example: &'static str,
+    /// What the vendor calls the file.
+    pub file: &'static str,
+    /// Names the file, if it is set; else the loader finds it in its path.
+    pub variable: Option<&'static str>,
+    /// What the names of its calls start with.
+    pub prefix: &'static str,
+    /// How those start that the backend opens and works without.
+    pub spared: &'static [&'static str],
+    /// Calls that allocate memory: refused for want of it, they have room made, and the error is about that.
+    pub allocating: &'static [&'static str],
+    /// Calls without which something stays open, which nobody can help then.
+    pub closing: &'static [&'static str],
+}
+
+pub const BACKENDS: &[Entry] = &[
+    Entry {
+        name: "sim",
+        device: "sim",
+        open: || Sim::open(Config::new()).map(|driver| driver as Arc<dyn Driver>),
+        library: None,
+        settings: &[],
+    },
+    #[cfg(feature = "cuda")]
+    crate::cuda::WITH_POOLS,
+    #[cfg(feature = "cuda")]
+    crate::cuda::WITHOUT,
+];
+
+impl Library {
+    /// What this process opens it by.
+    pub fn path(&self) -> String {
+        self.variable
+            .and_then(|variable| std::env::var(variable).ok())
+            .unwrap_or_else(|| self.file.to_owned())
+    }
+}
+
+/// A backend that is opened here, in this process.
+pub struct Opened {
+    pub entry: &'static Entry,
+    pub control: Option<Control>,
+}
+
+impl Opened {
+    pub fn rig(self) -> Rig {
+        Arc::new(self)
+    }
+
+    /// Whether kernels whose bodies are closures run.
+    pub fn runs_kernels(&self) -> bool {
+        let driver = self.open();
+        let queue = driver.create_queue(QueueRole::Compute).expect("a queue");
+        driver.launch_host(queue, HostKernel::new(Duration::ZERO, |_| {})).is_ok()
+    }
+}
+
+impl Backend for Opened {
+    fn open(&self) -> Arc<dyn Driver> {
+        (self.entry.open)().expect("the backend opens")
+    }
+
+    fn spin(&self, driver: &dyn Driver, queue: QueueId, time: Duration) {
+        match &self.control {
+            Some(control) => control.spin(driver.raw_queue(queue).expect("a stream"), time),
+            None => driver.launch_host(queue, HostKernel::new(time, |_| {})).expect("it is queued"),
+        }
+    }
+
+    fn array_bytes(&self) -> u64 {
+        1 << 15
+    }
+
+    fn add_one(&self, run: &Run<'_>, index: usize) -> Result<(), Error> {
+        run.host_kernel(Duration::ZERO, move |args| {
+            each(args[index].bytes_mut(), |_, number| number.wrapping_add(1));
+        })
+    }
+
+    fn mix(&self, run: &Run<'_>, salt: u32) -> Result<(), Error> {
+        run.host_kernel(Duration::ZERO, move |args| {
+            let [to, from] = args else { unreachable!() };
+            let mut inputs = from.bytes().chunks_exact(4);
+            each(to.bytes_mut(), |index, number| {
+                let input = inputs.next().expect("both are as long");
+                crate::backend::mixed(
+                    number,
+                    u32::from_le_bytes(input.try_into().expect("four")),
+                    index,
+                    salt,
+                )
+            });
+        })
+    }
+}
+
+fn each(bytes: &mut [u8], mut change: impl FnMut(usize, u32) -> u32) {
+    for (index, number) in bytes.chunks_exact_mut(4).enumerate() {
+        let changed = change(index, u32::from_le_bytes([number[0], number[1], number[2], number[3]]));
+        number.copy_from_slice(&changed.to_le_bytes());
+    }
+}

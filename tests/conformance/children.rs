@@ -1,0 +1,169 @@
+//! What the parent runs: each backend's checks, and its small programs with a library that lacks or refuses something.
+
+use crate::{
+    backend::until,
+    backends::{BACKENDS, Entry, Library, Opened},
+    control::Control,
+    symbols::File,
+    workplace::{Ended, Folder, build, child, run},
+};
+use std::{collections::BTreeSet, fs, path::Path, process::ExitCode, time::Duration};
+use tack_residency::{Device, ErrorKind};
+
+/// For a whole backend's checks.
+const LONG: Duration = Duration::from_secs(600);
+/// For a small program.
+const SHORT: Duration = Duration::from_secs(20);
+
+const NOTHING_OPEN: &str = "tack_sim: open at the end: nothing";
+
+/// Runs everything that `chosen` leaves; how much of it failed.
+pub fn run_all(chosen: &[String]) -> usize {
+    let mut failed = 0;
+    for entry in BACKENDS {
+        let folder = Folder::new(entry.name);
+        let file = entry.library.as_ref().map(|library| {
+            let built = build(library);
+            fs::copy(&built, folder.path().join(library.file)).expect("the library is put in its place");
+            built
+        });
+        let args: Vec<&str> = ["checks"].into_iter().chain(chosen.iter().map(String::as_str)).collect();
+        let ended = run(child(entry, folder.path(), &args), folder.path(), LONG);
+        let lines = ended.said.lines().filter(|line| !line.starts_with("tack_sim: open"));
+        lines.for_each(|line| println!("{line}"));
+        failed += ended.said.lines().filter(|line| line.starts_with("FAILED")).count();
+        if !ended.is_well() && !ended.said.contains("FAILED") {
+            println!("FAILED  {} ended with {:?}", entry.name, ended.status);
+            failed += 1;
+        }
+        let (Some(library), Some(file)) = (&entry.library, file) else { continue };
+        if ended.is_well() && ended.said.contains("ok ") && !ended.said.contains(NOTHING_OPEN) {
+            println!("FAILED  {} left something open:\n{}", entry.name, ended.said);
+            failed += 1;
+        }
+        let whole = File::read(&file);
+        for (what, check) in LIBRARY_CHECKS {
+            let line = format!("{:<18} {what}", entry.name);
+            if !chosen.iter().all(|part| line.contains(part.as_str())) {
+                continue;
+            }
+            match check(entry, library, &whole, folder.path()) {
+                Ok(found) => println!("ok      {line:<66} {found}"),
+                Err(why) => {
+                    println!("FAILED  {line:<66}\n{why}");
+                    failed += 1;
+                }
+            }
+        }
+    }
+    failed
+}
+
+type LibraryCheck = fn(&Entry, &Library, &File, &Path) -> Result<String, String>;
+
+const LIBRARY_CHECKS: &[(&str, LibraryCheck)] = &[
+    ("without a library", no_library),
+    ("without each symbol", no_symbol),
+    ("without a device", no_device),
+    ("each call refused", refusals),
+];
+
+/// What a child does that only opens the device: it says what came of that.
+pub fn open(opened: &Opened) -> ExitCode {
+    match Device::open(opened.entry.device) {
+        Ok(device) => {
+            let buffer = device.alloc(4096).wait().expect("memory");
+            assert_eq!(buffer.read().wait().expect("it is read"), vec![0; 4096]);
+            println!("opened {}", device.driver().description());
+        }
+        Err(error) => println!("{:?}: {error}", error.kind()),
+    }
+    let held = || opened.control.map_or(0, Control::held_contexts);
+    until("the context is given up", || held() == 0);
+    ExitCode::SUCCESS
+}
+
+fn opening(entry: &Entry, folder: &Path, change: &[(&str, &str)]) -> Result<String, String> {
+    let mut command = child(entry, folder, &["open"]);
+    command.envs(change.iter().copied());
+    let Ended { status, said } = run(command, folder, SHORT);
+    match status {
+        Some(status) if status.success() => Ok(said),
+        _ => Err(format!("  {status:?}: {said}")),
+    }
+}
+
+fn expect(is_so: bool, said: &str) -> Result<(), String> {
+    if is_so { Ok(()) } else { Err(format!("  {said}")) }
+}
+
+fn no_library(entry: &Entry, library: &Library, _: &File, _: &Path) -> Result<String, String> {
+    let empty = Folder::new("empty");
+    let said = opening(entry, empty.path(), &[])?;
+    expect(
+        said.starts_with(&format!("{:?}: ", ErrorKind::Unavailable)) && said.contains(library.file),
+        &said,
+    )?;
+    Ok(String::new())
+}
+
+fn no_symbol(entry: &Entry, library: &Library, whole: &File, _: &Path) -> Result<String, String> {
+    let folder = Folder::new("symbol");
+    let (mut needed, mut spared) = (0, Vec::new());
+    for name in whole.names(library.prefix) {
+        whole.write_without(&name, &folder.path().join(library.file));
+        let said = opening(entry, folder.path(), &[])?;
+        if said.starts_with("opened") {
+            let may = library.spared.iter().any(|start| name.starts_with(start));
+            expect(may && said.contains(NOTHING_OPEN), &format!("without {name}: {said}"))?;
+            spared.push(name);
+        } else {
+            let unavailable = said.starts_with(&format!("{:?}: ", ErrorKind::Unavailable));
+            expect(unavailable && said.contains(&name), &format!("without {name}: {said}"))?;
+            needed += 1;
+        }
+    }
+    expect(needed > 20, &format!("only {needed} symbols are needed"))?;
+    Ok(format!("{needed} are needed, {} are not", spared.len()))
+}
+
+fn no_device(entry: &Entry, _: &Library, _: &File, folder: &Path) -> Result<String, String> {
+    let said = opening(entry, folder, &[("TACK_SIM_DEVICES", "0")])?;
+    expect(said.starts_with(&format!("{:?}: ", ErrorKind::Unavailable)), &said)?;
+    Ok(said.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Which calls are refused, of those from the start, and by what: a code that nobody knows; out of memory.
+const REFUSED: [(&str, &str); 6] =
+    [("1", "99999"), ("1", "2"), ("3", "99999"), ("3", "2"), ("*", "99999"), ("*", "2")];
+
+fn refusals(entry: &Entry, library: &Library, whole: &File, folder: &Path) -> Result<String, String> {
+    let (mut runs, mut wrong, mut heard) = (0, Vec::new(), BTreeSet::new());
+    for name in whole.names(library.prefix) {
+        for (nth, code) in REFUSED {
+            let mut command = child(entry, folder, &["refused"]);
+            command.env("TACK_SIM_REFUSE", format!("{name}:{nth}:{code}"));
+            let ended = run(command, folder, SHORT);
+            runs += 1;
+            let full = code == "2" && library.allocating.contains(&name.as_str());
+            let told = ended.said.contains(&format!("by {name} with {code}:"))
+                || full && ended.said.contains("OutOfMemory by");
+            if told {
+                heard.insert(name.clone());
+            }
+            // What can be done without is; what is refused for ever is waited for, as long as the caller likes.
+            let well =
+                told || ended.said.contains("went through") || nth == "*" && ended.said.contains("TimedOut");
+            // What is never freed, and a lost device's memory, goes with the context.
+            let may_stay = nth == "*" || ended.said.contains("DeviceLost by");
+            let closed = ended.said.contains("held: 0, open: 0\n")
+                || may_stay && ended.said.contains("held: 0,")
+                || library.closing.contains(&name.as_str());
+            if !ended.is_well() || !well || !closed {
+                wrong.push(format!("  {name}:{nth}:{code}: {:?}\n{}", ended.status, ended.said));
+            }
+        }
+    }
+    expect(wrong.is_empty(), &wrong.join("\n"))?;
+    Ok(format!("{runs} runs; {} calls' errors told", heard.len()))
+}
