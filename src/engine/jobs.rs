@@ -11,7 +11,7 @@ use super::{
     sync::{Event, lock},
 };
 use crate::{
-    driver::{DevicePtr, DriverError},
+    driver::{DevicePtr, DriverError, DriverErrorKind},
     residency::{Bytes, Core, Decision, Failure, Grant, GrantFor, Pace, RequestId, Slot},
 };
 use std::sync::Arc;
@@ -290,7 +290,7 @@ impl Engine {
         {
             lock(&self.state).core.leave(bytes);
             self.run(Job::FreeInOrder { ptr, bytes });
-            return Err(error);
+            return Err(not_cleared(error));
         }
         Ok(ptr)
     }
@@ -301,7 +301,7 @@ impl Engine {
         match self.driver.allocate(queue.id, grant.bytes.0) {
             Ok(ptr) => {
                 let cleared = cell.map_or(Ok(()), |cell| self.driver.fill(queue.id, ptr, cell.bytes, 0));
-                let failure = cleared.err().map(|error| self.failure(error));
+                let failure = cleared.err().map(|error| self.failure(not_cleared(error)));
                 let number = queue.number();
                 let mut state = lock(&self.state);
                 if let Some(failure) = failure {
@@ -343,5 +343,13 @@ impl Engine {
                 lock(&self.state).core.refused(grant.clone(), failure);
             }
         }
+    }
+}
+
+/// Why memory that was given was not cleared: never for want of it, which more room would end.
+fn not_cleared(error: DriverError) -> DriverError {
+    match error.kind {
+        DriverErrorKind::OutOfMemory => DriverError { kind: DriverErrorKind::Refused, ..error },
+        _ => error,
     }
 }

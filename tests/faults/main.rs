@@ -220,3 +220,21 @@ fn a_lost_device_keeps_every_current_host_copy_and_tells_everyone_else() {
         }
     }
 }
+
+/// Clearing fresh memory is no allocation: more room would not help it, and making some again and again would not end.
+#[test]
+fn a_clearing_refused_for_want_of_memory_fails_its_allocation() {
+    for world in WORLDS {
+        watched(&format!("{world:?}"), move || {
+            let refused = |nth| Step::new(Call::Fill, nth, Effect::Refuse(DriverErrorKind::OutOfMemory));
+            let bench = Bench::new(world, &(0..100).map(refused).collect::<Vec<_>>());
+            let device = bench.open().expect("a device");
+            let error = finish(world, "an allocation", device.alloc(4096)).expect_err("it is not cleared");
+            assert_eq!((error.kind(), bench.fault.calls(Call::Fill)), (ErrorKind::Refused, 1), "{error}");
+            finish(world, "rest", device.idle()).expect("not lost");
+            assert_eq!(held(&device), [0; 6]);
+            drop(device);
+            bench.check_gone("a refused clearing", false);
+        });
+    }
+}
