@@ -27,7 +27,7 @@ use context::Context;
 use fences::Fences;
 use memory::Memory;
 use pace::{Pace, SELDOM};
-use queues::{Queues, STREAMS};
+use queues::{Queue, Queues, STREAMS};
 use std::{
     any::Any,
     ffi::{c_int, c_void},
@@ -132,6 +132,15 @@ impl<V: Vendor> CudaLike<V> {
         self.context.check(create.name, code).map(|()| event)
     }
 
+    /// Queues a copy in. The caller has the queue's turn.
+    fn bring_in(&self, queue: &Queue, from: &HostRange, to: DevicePtr) -> Result<()> {
+        let copy = self.symbols().copy_in;
+        queue.copy(&self.context, from, copy.name, |start, stream| {
+            // SAFETY: as for a copy out; nobody writes these bytes meanwhile.
+            unsafe { (copy.call)(to.as_raw(), start, from.bytes, stream) }
+        })
+    }
+
     /// Whether an event has passed. A failure found by one is the device's.
     fn query(&self, event: Handle) -> Result<bool> {
         let query = self.symbols().event_query;
@@ -220,7 +229,7 @@ impl<V: Vendor> Driver for CudaLike<V> {
         let (allocate, mut start) = (self.symbols().allocate_host, std::ptr::null_mut());
         // SAFETY: the context is current, and `start` is where the new block's address goes.
         let code = unsafe { (allocate.call)(&mut start, bytes.max(1), PORTABLE) };
-        self.context.check(allocate.name, code)?;
+        self.context.check_allocation(allocate.name, code)?;
         let context = Arc::clone(&self.context);
         let block = Handle(start);
         let release = move || context.free_host(block);
@@ -244,33 +253,35 @@ impl<V: Vendor> Driver for CudaLike<V> {
     }
 
     fn copy_in(&self, queue: QueueId, from: &HostRange, to: DevicePtr) -> Result<()> {
-        let copy = self.symbols().copy_in;
-        let queue = self.queues.find(queue, copy.name)?;
-        queue.copy(&self.context, from, copy.name, |start, stream| {
-            // SAFETY: as for a copy out; nobody writes these bytes meanwhile.
-            unsafe { (copy.call)(to.as_raw(), start, from.bytes, stream) }
-        })
+        let queue = self.queues.find(queue, self.symbols().copy_in.name)?;
+        let _entered = self.context.enter()?;
+        let _turn = queue.turn();
+        self.bring_in(queue, from, to)
     }
 
     fn copy(&self, queue: QueueId, from: DevicePtr, to: DevicePtr, bytes: u64) -> Result<()> {
-        let (stream, copy) = (self.stream(queue)?, self.symbols().copy);
+        let copy = self.symbols().copy;
+        let queue = self.queues.find(queue, copy.name)?;
         let _entered = self.context.enter()?;
+        let _turn = queue.turn();
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: the context is current; the addresses are the device's, which checks them.
-        let code = unsafe { (copy.call)(to.as_raw(), from.as_raw(), bytes as usize, stream) };
+        let code = unsafe { (copy.call)(to.as_raw(), from.as_raw(), bytes as usize, queue.stream) };
         self.context.check(copy.name, code)
     }
 
     fn fill(&self, queue: QueueId, to: DevicePtr, bytes: u64, value: u8) -> Result<()> {
-        let (stream, fill) = (self.stream(queue)?, self.symbols().fill);
+        let fill = self.symbols().fill;
+        let queue = self.queues.find(queue, fill.name)?;
         let _entered = self.context.enter()?;
+        let _turn = queue.turn();
         if bytes == 0 {
             return Ok(());
         }
         // SAFETY: the context is current; the address is the device's, which checks it.
-        let code = unsafe { (fill.call)(to.as_raw(), value, bytes as usize, stream) };
+        let code = unsafe { (fill.call)(to.as_raw(), value, bytes as usize, queue.stream) };
         self.context.check(fill.name, code)
     }
 
@@ -281,6 +292,7 @@ impl<V: Vendor> Driver for CudaLike<V> {
     fn record(&self, queue: QueueId) -> Result<Fence> {
         let (index, queue) = (queue.0 as usize, self.queues.find(queue, "record")?);
         let _entered = self.context.enter()?;
+        let _turn = queue.turn();
         let event = self.new_event()?;
         let held = std::mem::take(&mut *queue.copying());
         let record = self.symbols().event_record;

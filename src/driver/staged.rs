@@ -51,13 +51,15 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Queues a kernel; `call` queues the call of [`run`](Staged::run) between the copies.
+    /// Queues a kernel; `call` queues the call of [`run`](Staged::run) between the copies, and `take_back` a copy of what it
+    /// wrote. Whoever calls this sees that nobody else's writes and fences come between.
     pub(super) fn launch(
         driver: &dyn Driver,
         stages: &Stages,
         queue: QueueId,
         kernel: HostKernel,
         call: impl FnOnce(&Arc<Staged>) -> Result<()>,
+        take_back: impl Fn(&HostRange, DevicePtr) -> Result<()>,
     ) -> Result<()> {
         let mut end = 0usize;
         let mut place = |(ptr, bytes, access): (DevicePtr, u64, ArgAccess)| {
@@ -74,7 +76,7 @@ impl Staged {
         call(&staged)?;
         for &(ptr, start, bytes, access) in &staged.args {
             if access == ArgAccess::Write {
-                driver.copy_in(queue, &staged.range(start, bytes), ptr)?;
+                take_back(&staged.range(start, bytes), ptr)?;
             }
         }
         Ok(())

@@ -6,6 +6,7 @@ use super::{
     symbols::{Handle, Symbols},
 };
 use std::{
+    cell::Cell,
     ffi::c_int,
     fmt,
     sync::{Arc, OnceLock},
@@ -62,6 +63,10 @@ impl<V: Vendor> Context<V> {
 
     /// As [`enter`](Context::enter), on a lost device too.
     pub(super) fn enter_anyway(&self) -> Result<Entered<'_, V>> {
+        if IS_WITHIN.get() {
+            let message = "a host kernel's body must not call its device";
+            return Err(DriverError::new(DriverErrorKind::Refused, "launch_host", 0, message));
+        }
         let (own, current) = (self.vendor.own(), self.vendor.current()?);
         if own != current {
             self.vendor.set_current(own)?;
@@ -71,8 +76,16 @@ impl<V: Vendor> Context<V> {
         Ok(Entered { vendor: &self.vendor, before })
     }
 
-    /// A call's result.
+    /// A call's result. One that allocates no memory is never out of it: making room would not help it.
     pub(super) fn check(&self, call: &'static str, code: c_int) -> Result<()> {
+        self.check_allocation(call, code).map_err(|error| match error.kind {
+            DriverErrorKind::OutOfMemory => DriverError { kind: DriverErrorKind::Refused, ..error },
+            _ => error,
+        })
+    }
+
+    /// The result of a call that allocates memory.
+    pub(super) fn check_allocation(&self, call: &'static str, code: c_int) -> Result<()> {
         if code == 0 {
             return Ok(());
         }
@@ -120,6 +133,19 @@ impl<V: Vendor> Context<V> {
         // SAFETY: the block was given by this context's `allocate_host`, and this is the only free of it.
         let _ = unsafe { (self.symbols().free_host.call)(block.0) };
     }
+}
+
+thread_local! {
+    /// Whether this thread is the vendor's, within a host kernel.
+    static IS_WITHIN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a host kernel. It calls no vendor meanwhile, which would be refused, or wait for this very work.
+pub(super) fn within<R>(work: impl FnOnce() -> R) -> R {
+    IS_WITHIN.set(true);
+    let result = work();
+    IS_WITHIN.set(false);
+    result
 }
 
 /// The time in which a context is current. What was current before is so again afterwards.

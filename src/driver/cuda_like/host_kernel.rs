@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::{
-    super::{DriverError, DriverErrorKind, HostKernel, QueueId, Result, staged::Staged},
+    super::{DriverError, DriverErrorKind, HostKernel, HostRange, QueueId, Result, staged::Staged},
     CudaLike,
-    context::{Context, Vendor},
+    context::{Context, Vendor, within},
 };
 use std::{ffi::c_void, sync::Arc};
 
@@ -22,9 +22,11 @@ pub(super) fn launch<V: Vendor>(device: &CudaLike<V>, queue: QueueId, kernel: Ho
         return Err(DriverError::new(DriverErrorKind::Unsupported, NAME, 0, message));
     };
     let place = device.queues.find(queue, NAME)?;
-    Staged::launch(device, &device.stages, queue, kernel, |staged| {
+    let take_back = |from: &HostRange, to| device.bring_in(place, from, to);
+    let _entered = device.context.enter()?;
+    let _turn = place.turn();
+    let call = |staged: &Arc<Staged>| {
         let called = Arc::new(Called { staged: staged.clone(), context: device.context.clone() });
-        let _entered = device.context.enter()?;
         let launch = calls.launch_host;
         let data = Arc::as_ptr(&called).cast_mut().cast();
         // SAFETY: the context is current. `data` is what `run` of this vendor takes, and is kept below until a fence behind
@@ -33,14 +35,15 @@ pub(super) fn launch<V: Vendor>(device: &CudaLike<V>, queue: QueueId, kernel: Ho
         device.context.check(launch.name, code)?;
         place.copying().push(called);
         Ok(())
-    })
+    };
+    Staged::launch(device, &device.stages, queue, kernel, call, take_back)
 }
 
 /// Runs on a thread of the vendor's, which must not unwind.
 unsafe extern "C" fn run<V: Vendor>(data: *mut c_void) {
     // SAFETY: `launch` keeps what it handed over until this has returned.
     let called = unsafe { &*data.cast::<Called<V>>() };
-    if let Err(panic) = called.staged.run() {
+    if let Err(panic) = within(|| called.staged.run()) {
         let message = format!("the work panicked: {panic}");
         called.context.lose_by(DriverError::new(DriverErrorKind::Lost, "launch_host", 0, message));
     }

@@ -85,13 +85,13 @@ impl Memory {
             let allocate = symbols.allocate;
             // SAFETY: `ptr` is where the address goes; pool and stream are this context's.
             let code = unsafe { (allocate.call)(&mut ptr, size, *pool, stream) };
-            return context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr));
+            return context.check_allocation(allocate.name, code).map(|()| DevicePtr::from_raw(ptr));
         }
         self.plain().allocate(bytes, || {
             let allocate = context.symbols().allocate;
             // SAFETY: `ptr` is where the address goes.
             let code = unsafe { (allocate.call)(&mut ptr, size) };
-            context.check(allocate.name, code).map(|()| DevicePtr::from_raw(ptr))
+            context.check_allocation(allocate.name, code).map(|()| DevicePtr::from_raw(ptr))
         })
     }
 

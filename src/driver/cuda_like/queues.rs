@@ -25,8 +25,9 @@ pub(super) struct Queues([OnceLock<Queue>; STREAMS]);
 impl Queues {
     /// Gives a stream a number; none if there are too many.
     pub(super) fn add(&self, stream: Handle, role: QueueRole) -> Option<QueueId> {
-        let place =
-            |place: &OnceLock<Queue>| place.set(Queue { stream, role, copying: Mutex::default() }).is_ok();
+        let place = |place: &OnceLock<Queue>| {
+            place.set(Queue { stream, role, turn: Mutex::default(), copying: Mutex::default() }).is_ok()
+        };
         self.0.iter().position(place).map(|index| QueueId(index as u32))
     }
 
@@ -45,11 +46,17 @@ impl Queues {
 pub(super) struct Queue {
     pub(super) stream: Handle,
     pub(super) role: QueueRole,
+    /// Had by who queues what must not come between the calls that a host kernel is made of: writes and fences.
+    turn: Mutex<()>,
     /// What is used by work that no fence is behind yet.
     copying: Mutex<Vec<Held>>,
 }
 
 impl Queue {
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn copying(&self) -> MutexGuard<'_, Vec<Held>> {
         self.copying.lock().unwrap_or_else(PoisonError::into_inner)
     }
