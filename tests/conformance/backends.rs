@@ -57,6 +57,8 @@ pub const BACKENDS: &[Entry] = &[
     crate::cuda::WITH_POOLS,
     #[cfg(feature = "cuda")]
     crate::cuda::WITHOUT,
+    #[cfg(feature = "hip")]
+    crate::hip::ENTRY,
 ];
 
 impl Library {

@@ -78,8 +78,7 @@ pub fn open(opened: &Opened) -> ExitCode {
         }
         Err(error) => println!("{:?}: {error}", error.kind()),
     }
-    let held = || opened.control.map_or(0, Control::held_contexts);
-    until("the context is given up", || held() == 0);
+    until("all is given up", || opened.control.map_or(0, Control::open_handles) == 0);
     ExitCode::SUCCESS
 }
 

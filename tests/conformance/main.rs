@@ -13,6 +13,8 @@ mod control;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod dropped;
+#[cfg(feature = "hip")]
+mod hip;
 mod order;
 mod program;
 #[path = "../common/random.rs"]

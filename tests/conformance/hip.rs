@@ -1,0 +1,39 @@
+//! HIP, over its simulated library.
+
+use crate::backends::{Entry, Library};
+use std::sync::Arc;
+use tack_residency::driver::{Driver, hip::Hip};
+
+pub const ENTRY: Entry = Entry {
+    name: "hip",
+    device: "hip",
+    open: || Hip::open(0).map(|driver| driver as Arc<dyn Driver>),
+    library: Some(Library {
+        example: "simulated-hip",
+        file: "libamdhip64.so.6",
+        variable: Some("TACK_HIP_LIBRARY"),
+        prefix: "hip",
+        // What only programs call, and not this crate.
+        spared: &[
+            "hipDeviceGet",
+            "hipDeviceReset",
+            "hipFreeAsync",
+            "hipIpc",
+            "hipLaunchHostFunc",
+            "hipMallocFromPoolAsync",
+            "hipMemPool",
+            "hipMemsetAsync",
+            "hipModule",
+        ],
+        allocating: &["hipMalloc", "hipHostMalloc"],
+        closing: &[
+            "hipGetDevice",
+            "hipSetDevice",
+            "hipStreamDestroy",
+            "hipEventDestroy",
+            "hipFree",
+            "hipHostFree",
+        ],
+    }),
+    settings: &[],
+};
