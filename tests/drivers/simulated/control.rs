@@ -2,31 +2,11 @@
 
 use super::{
     call::{Entry, call},
-    outlet::Text,
     state::Library,
     stream,
 };
 use std::{ffi::c_int, time::Duration};
 use tack_residency::driver::HostKernel;
-
-/// Refuses the `nth` call of `name` from now on with `code`; every one if `nth` is zero.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn tack_sim_refuse(name: Text, nth: u64, code: c_int) {
-    let Ok(name) = name.get() else { return };
-    Library::get().refusals.add(name, nth, code);
-}
-
-/// Refuses nothing more.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn tack_sim_allow() {
-    Library::get().refusals.clear();
-}
-
-/// How often `name` was called.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn tack_sim_called(name: Text) -> u64 {
-    name.get().map_or(0, |name| Library::get().refusals.made(&name))
-}
 
 /// How many contexts, streams, events, pools, allocations, pinned blocks and modules are open, or were when their context
 /// was given up.

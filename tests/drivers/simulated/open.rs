@@ -1,4 +1,4 @@
-//! What is open, and the line about it at the process's end.
+//! What is open, and what is said about it at the process's end.
 
 use super::{
     settings::settings,
@@ -80,10 +80,12 @@ unsafe extern "C" {
 }
 
 extern "C" fn report() {
-    eprintln!("tack_sim: open at the end: {}", Library::get().lock().open());
+    let library = Library::get();
+    eprintln!("tack_sim: called: {}", library.refusals.called().join(" "));
+    eprintln!("tack_sim: open at the end: {}", library.lock().open());
 }
 
-/// Has the process say at its end what is open, if it is to.
+/// Has the process say at its end what was called and what is open, if it is to.
 pub fn report_at_exit() {
     if settings().report {
         // SAFETY: the library is never unloaded, and what is called there takes no argument.

@@ -1,8 +1,8 @@
-//! Calls refused on demand, and how often each was made.
+//! Calls refused on demand, and which were made.
 
 use super::code::{Answer, Code};
 use std::{
-    collections::BTreeMap,
+    collections::BTreeSet,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -13,7 +13,7 @@ pub struct Refusals(Mutex<Rules>);
 #[derive(Debug, Default)]
 struct Rules {
     rules: Vec<Rule>,
-    made: BTreeMap<&'static str, u64>,
+    made: BTreeSet<&'static str>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,32 +37,22 @@ impl Refusals {
             let nth = (nth != "*").then(|| nth.parse().expect("a number of calls"));
             Rule { name: name.to_owned(), nth, code: code.parse().expect("a result code") }
         });
-        Refusals(Mutex::new(Rules { rules: rules.collect(), made: BTreeMap::new() }))
+        Refusals(Mutex::new(Rules { rules: rules.collect(), made: BTreeSet::new() }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Rules> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses the `nth` call of `name` from now on with `code`; every one if `nth` is zero.
-    pub fn add(&self, name: String, nth: u64, code: Code) {
-        self.lock().rules.push(Rule { name, nth: Some(nth).filter(|&nth| nth > 0), code });
-    }
-
-    /// Refuses nothing more.
-    pub fn clear(&self) {
-        self.lock().rules.clear();
-    }
-
-    /// How often `name` was called.
-    pub fn made(&self, name: &str) -> u64 {
-        self.lock().made.get(name).copied().unwrap_or(0)
+    /// Which calls were made.
+    pub fn called(&self) -> Vec<&'static str> {
+        self.lock().made.iter().copied().collect()
     }
 
     /// Notes a call, and refuses it if a rule says so.
     pub fn admit(&self, name: &'static str) -> Answer {
         let mut rules = self.lock();
-        *rules.made.entry(name).or_default() += 1;
+        rules.made.insert(name);
         let mut refused = Ok(());
         for rule in rules.rules.iter_mut().filter(|rule| rule.name == name) {
             match &mut rule.nth {

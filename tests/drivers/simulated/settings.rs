@@ -16,8 +16,8 @@ pub struct Settings {
     pub version: c_int,
     /// `TACK_SIM_REFUSE`: calls to refuse, as [`Refusals::parse`](super::refusals::Refusals::parse) takes them.
     pub refuse: String,
-    /// `TACK_SIM_REPORT`: a line on standard error at the process's end says what is still open, and one why a device was
-    /// lost; `1` or `0`, the second.
+    /// `TACK_SIM_REPORT`: lines on standard error at the process's end say what was called and what is still open; `1` or
+    /// `0`, the second.
     pub report: bool,
 }
 
