@@ -41,6 +41,8 @@ pub struct Library {
     pub spared: &'static [&'static str],
     /// Calls that allocate memory: refused for want of it, they have room made, and the error is about that.
     pub allocating: &'static [&'static str],
+    /// Calls that the backend does without whenever they are refused.
+    pub unheard: &'static [&'static str],
     /// Calls without which something stays open, which nobody can help then.
     pub closing: &'static [&'static str],
 }

@@ -28,6 +28,14 @@ pub const WITH_POOLS: Entry = Entry {
             "cuLaunchHostFunc",
         ],
         allocating: &["cuMemAlloc_v2", "cuMemAllocFromPoolAsync", "cuMemHostAlloc"],
+        // What describes the device; pinned memory, in whose stead there is ordinary memory.
+        unheard: &[
+            "cuDriverGetVersion",
+            "cuDeviceGetName",
+            "cuDeviceGetAttribute",
+            "cuMemGetInfo_v2",
+            "cuMemHostAlloc",
+        ],
         closing: &[
             "cuCtxGetCurrent",
             "cuCtxSetCurrent",

@@ -26,6 +26,14 @@ pub const ENTRY: Entry = Entry {
             "hipModule",
         ],
         allocating: &["hipMalloc", "hipHostMalloc"],
+        // What describes the device; pinned memory, in whose stead there is ordinary memory.
+        unheard: &[
+            "hipDriverGetVersion",
+            "hipDeviceGetName",
+            "hipDeviceGetAttribute",
+            "hipMemGetInfo",
+            "hipHostMalloc",
+        ],
         closing: &[
             "hipGetDevice",
             "hipSetDevice",

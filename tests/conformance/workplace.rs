@@ -5,6 +5,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -106,7 +107,8 @@ impl Ended {
 
 /// Runs a child, not for longer than `patience`.
 pub fn run(mut command: Command, folder: &Path, patience: Duration) -> Ended {
-    let path = folder.join("said");
+    static CHILDREN: AtomicUsize = AtomicUsize::new(0);
+    let path = folder.join(format!("said-{}", CHILDREN.fetch_add(1, Ordering::Relaxed)));
     let said = fs::File::create(&path).expect("a file is made");
     command.stdout(said.try_clone().expect("a file")).stderr(said);
     let mut child = command.spawn().expect("the child runs");
