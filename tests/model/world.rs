@@ -28,7 +28,9 @@ pub struct Kind {
 /// A device that threads may share.
 pub struct Bench {
     pub device: Device,
-    pub sim: Arc<Sim>,
+    pub driver: Arc<dyn Driver>,
+    /// The driver, if it is simulated: it knows more of what it holds.
+    pub sim: Option<Arc<Sim>>,
     pub queues: Vec<Queue>,
     pub kind: Kind,
     pub capacity: u64,
@@ -38,32 +40,61 @@ pub struct Bench {
     pub is_host_short: bool,
 }
 
+/// The device of a vendor's, by its name.
+fn vendors(name: &str) -> Arc<dyn Driver> {
+    let opened = match name {
+        #[cfg(feature = "cuda")]
+        "cuda" => tack_residency::driver::cuda::Cuda::open(0).map(|driver| driver as Arc<dyn Driver>),
+        #[cfg(feature = "hip")]
+        "hip" => tack_residency::driver::hip::Hip::open(0).map(|driver| driver as Arc<dyn Driver>),
+        _ => panic!("TACK_DEVICE={name}: there is no such device"),
+    };
+    opened.expect("the device opens")
+}
+
+fn simulated(clock: Clock, granularity: u64, capacity: u64, rng: &Rng) -> Arc<Sim> {
+    let real = clock == Clock::Real;
+    let link = |rng: &Rng| Link {
+        pinned_bandwidth: Some(rng.within(1..200) * if real { 10_000_000 } else { 1_000_000 }),
+        pageable_bandwidth: None,
+        call: Duration::from_nanos(rng.within(0..2000)),
+        latency: Duration::from_nanos(rng.within(0..2000)),
+    };
+    let config = Config::new()
+        .with_clock(clock)
+        .with_capacity(capacity)
+        .with_granularity(granularity)
+        .with_pool(rng.pick(&[Pool::StreamOrdered, Pool::None]))
+        .with_copy_cuts(rng.within(1..9) as u32)
+        .with_outward(link(rng))
+        .with_inward(link(rng))
+        .with_submit(Duration::from_nanos(rng.within(0..300)))
+        .with_reaction(Duration::from_nanos(rng.within(0..3000)))
+        .with_poison(Some(rng.next() | 1));
+    Sim::open(config).expect("the device opens")
+}
+
 impl Bench {
     pub fn open(kind: Kind, rng: &Rng) -> Bench {
-        let granularity = rng.pick(&[1, 16]);
-        let budget = rng.within(300..1500) / granularity * granularity;
-        let capacity = budget + rng.pick(&[0, 0, 64, 1024]);
-        let limited = !rng.one_in(8);
-        let real = kind.clock == Clock::Real;
-        let link = |rng: &Rng| Link {
-            pinned_bandwidth: Some(rng.within(1..200) * if real { 10_000_000 } else { 1_000_000 }),
-            pageable_bandwidth: None,
-            call: Duration::from_nanos(rng.within(0..2000)),
-            latency: Duration::from_nanos(rng.within(0..2000)),
+        let (driver, sim, granularity, budget, capacity) = match std::env::var("TACK_DEVICE") {
+            Ok(name) => {
+                let driver = vendors(&name);
+                let granularity = driver.caps().granularity;
+                let budget = rng.within(2..16) * granularity;
+                (driver, None, granularity, budget, budget + 4 * granularity)
+            }
+            Err(_) => {
+                let granularity = rng.pick(&[1, 16]);
+                let budget = rng.within(300..1500) / granularity * granularity;
+                let capacity = budget + rng.pick(&[0, 0, 64, 1024]);
+                let sim = simulated(kind.clock, granularity, capacity, rng);
+                (sim.clone() as Arc<dyn Driver>, Some(sim), granularity, budget, capacity)
+            }
         };
-        let config = Config::new()
-            .with_clock(kind.clock)
-            .with_capacity(capacity)
-            .with_granularity(granularity)
-            .with_pool(rng.pick(&[Pool::StreamOrdered, Pool::None]))
-            .with_copy_cuts(rng.within(1..9) as u32)
-            .with_outward(link(rng))
-            .with_inward(link(rng))
-            .with_submit(Duration::from_nanos(rng.within(0..300)))
-            .with_reaction(Duration::from_nanos(rng.within(0..3000)))
-            .with_poison(Some(rng.next() | 1));
-        let sim = Sim::open(config).expect("the device opens");
-        let mut driver: Arc<dyn Driver> = sim.clone();
+        // Nothing but a budget makes memory short on a device that has much of it.
+        let limited = sim.is_none() || !rng.one_in(8);
+        let real = kind.clock == Clock::Real;
+        let mut driver = driver;
         if kind.refusals {
             let all = [
                 Call::Allocate,
@@ -96,13 +127,13 @@ impl Bench {
             .write_back(if rng.one_in(2) { 0 } else { 20 }, 50)
             .host_limit(host_limit)
             .host_memory(if rng.one_in(5) { HostMemoryKind::Ordinary } else { HostMemoryKind::Pinned })
-            .open_driver("model", driver)
+            .open_driver("model", driver.clone())
             .expect("the device opens");
         let mut queues = vec![device.queue()];
         if !rng.one_in(3) {
             queues.push(device.add_queue().expect("a second queue"));
         }
-        Bench { device, sim, queues, kind, capacity, granularity, budget, is_host_short }
+        Bench { device, driver, sim, queues, kind, capacity, granularity, budget, is_host_short }
     }
 }
 
