@@ -13,7 +13,11 @@ mod tasks;
 mod world;
 
 use rng::Rng;
-use std::{rc::Rc, sync::Arc, thread};
+use std::{
+    rc::Rc,
+    sync::{Arc, Mutex},
+    thread,
+};
 use steps::Run;
 use tack_residency::driver::sim::Clock;
 use world::{Bench, Kind, World};
@@ -40,6 +44,8 @@ fn threads_that_share_a_device_lose_no_byte_and_leak_none() {
     each_seed("threads", 150, |seed| together(seed, seed.is_multiple_of(2)));
 }
 
+static TURN: Mutex<()> = Mutex::new(());
+
 fn on_a_computed_clock(test: &str, run: impl Fn(u64)) {
     match std::env::var("TACK_DEVICE") {
         Ok(name) => println!("SKIPPED: {test}: {name} has no computed clock"),
@@ -54,6 +60,8 @@ fn each_seed(test: &str, seeds: u64, run: impl Fn(u64)) {
         (None, Some(seeds)) => 0..seeds,
         (None, None) => 0..seeds,
     };
+    // A vendor's device has one manager at a time.
+    let _turn = std::env::var_os("TACK_DEVICE").map(|_| TURN.lock());
     for seed in range {
         if std::env::var_os("TACK_LOG").is_some() {
             eprintln!("{test}: seed {seed}");
