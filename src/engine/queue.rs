@@ -5,8 +5,8 @@ use super::sync::{AtomicU32, AtomicU64, Mutex, Ordering, lock};
 use crate::driver::{Driver, Fence, QueueId, Result};
 use std::{cell::Cell, collections::VecDeque};
 
-/// The most queues of a device: compute, spill, restore, release, read, and four further compute queues.
-pub const QUEUES: usize = 9;
+/// The most queues of a device: its own, and four further compute queues. Loom's threads have small stacks.
+pub const QUEUES: usize = if cfg!(model) { OWN } else { OWN + 4 };
 /// The first compute queue.
 pub const COMPUTE: usize = 0;
 /// Copies to the host.
