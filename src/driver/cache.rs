@@ -118,6 +118,13 @@ impl Cache {
         }
     }
 
+    /// Everything, handed out or kept, to be released at the device's end. A device that was lost has been given nothing
+    /// back.
+    pub(super) fn drain(&self) -> Vec<DevicePtr> {
+        let books = std::mem::take(&mut *self.books());
+        books.live.into_keys().chain(books.by_size.into_values()).collect()
+    }
+
     /// What is kept, in bytes.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.books().kept_bytes

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 mod context;
+mod events;
 mod fences;
 mod host_kernel;
 pub(in crate::driver) mod library;
@@ -31,14 +32,10 @@ use queues::{Queue, Queues, STREAMS};
 use std::{
     any::Any,
     ffi::{c_int, c_void},
-    ops::RangeInclusive,
     sync::Arc,
     time::Duration,
 };
-use symbols::{DISABLE_TIMING, Handle, NON_BLOCKING, NOT_READY, PORTABLE, PoolSymbols, Symbols};
-
-/// Codes of calls refused because a graph is being captured somewhere; the device is well.
-const CAPTURING: RangeInclusive<c_int> = 900..=908;
+use symbols::{Handle, NON_BLOCKING, PORTABLE, PoolSymbols, Symbols};
 
 /// A device of one vendor's.
 #[derive(Debug)]
@@ -122,16 +119,6 @@ impl<V: Vendor> CudaLike<V> {
         self.memory.allocate(&self.context, stream, bytes, fixed)
     }
 
-    fn new_event(&self) -> Result<Handle> {
-        if let Some(event) = self.fences.spare() {
-            return Ok(event);
-        }
-        let (create, mut event) = (self.symbols().event_create, Handle::NULL);
-        // SAFETY: the context is current, and `event` is where the new event's handle goes.
-        let code = unsafe { (create.call)(&mut event, DISABLE_TIMING) };
-        self.context.check(create.name, code).map(|()| event)
-    }
-
     /// Queues a copy in. The caller has the queue's turn.
     fn bring_in(&self, queue: &Queue, from: &HostRange, to: DevicePtr) -> Result<()> {
         let copy = self.symbols().copy_in;
@@ -139,18 +126,6 @@ impl<V: Vendor> CudaLike<V> {
             // SAFETY: as for a copy out; nobody writes these bytes meanwhile.
             unsafe { (copy.call)(to.as_raw(), start, from.bytes, stream) }
         })
-    }
-
-    /// Whether an event has passed. A failure found by one is the device's.
-    fn query(&self, event: Handle) -> Result<bool> {
-        let query = self.symbols().event_query;
-        // SAFETY: the context is current, and the event was recorded and is not destroyed before this device's end.
-        match unsafe { (query.call)(event) } {
-            0 => Ok(true),
-            NOT_READY => Ok(false),
-            code if CAPTURING.contains(&code) => self.context.check(query.name, code).map(|()| true),
-            code => Err(self.context.lose(query.name, code)),
-        }
     }
 }
 

@@ -2,6 +2,14 @@
 //!
 //! Accounting only: nothing is ever spilled, since there is nowhere else for the bytes to go.
 
+#[cfg(target_vendor = "apple")]
+mod gpu;
+mod heap;
+
+#[cfg(target_vendor = "apple")]
+pub use gpu::Gpu;
+pub use heap::Heap;
+
 use super::{
     Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKernel, HostKind,
     HostMemory, HostRange, QueueId, QueueRole, Result,

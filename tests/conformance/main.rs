@@ -20,6 +20,7 @@ mod program;
 #[path = "../common/random.rs"]
 mod random;
 mod refused;
+mod rows;
 mod symbols;
 mod transfers;
 mod workplace;
@@ -84,6 +85,7 @@ fn checks(opened: Opened, chosen: &[String]) -> ExitCode {
         check_all(checks, None);
     }
     check_all(dropped::CHECKS, control.is_none().then_some("it does not begin what is queued when it goes"));
+    check_all(rows::CHECKS, (!kernels).then_some("it runs no kernels whose bodies are closures"));
     check_all(program::CHECKS, (!kernels).then_some("it runs no kernels whose bodies are closures"));
     drop(rig);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
