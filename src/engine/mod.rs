@@ -72,7 +72,6 @@ use state::State;
 use std::{
     fmt,
     sync::{Arc, OnceLock},
-    thread::ThreadId,
     time::Duration,
 };
 
@@ -133,7 +132,7 @@ pub struct Engine {
     closing: AtomicBool,
     is_being_closed: Mutex<()>,
     /// The device's own thread, once there is one.
-    own_thread: OnceLock<ThreadId>,
+    own_thread: OnceLock<sync::ThreadId>,
     /// The driver refused a look at the device.
     look_again: AtomicBool,
 }

@@ -6,6 +6,12 @@ pub use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
+#[cfg(not(model))]
+pub use std::thread::{ThreadId, current};
+
+#[cfg(model)]
+pub use loom::thread::{ThreadId, current};
+
 #[cfg(model)]
 pub use loom::sync::{
     Mutex, MutexGuard,

@@ -3,7 +3,7 @@
 use super::{
     Engine, Flags,
     queue::{Queue, RELEASE},
-    sync::{Ordering, lock},
+    sync::{Ordering, current, lock},
 };
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ const TRIES: u32 = 1000;
 impl Engine {
     /// The device's thread: looks how far the device has come, does what follows, rests.
     pub(super) fn tend(&self) {
-        let _ = self.own_thread.set(std::thread::current().id());
+        let _ = self.own_thread.set(current().id());
         let mut tries = 0;
         loop {
             if !self.turn_after_others() {
@@ -58,17 +58,25 @@ impl Engine {
         }
     }
 
-    /// Whether frees are none of this thread's: they may wait for the whole device, which its own thread alone may. On a
-    /// computed clock there is no such thread, and a device that is lost frees nothing.
-    pub(super) fn leaves_frees(&self) -> bool {
+    /// Whether frees are the device's own thread's: they may wait for the whole device. On a computed clock there is no such
+    /// thread, and a device that is lost frees nothing.
+    fn has_own_frees(&self) -> bool {
         let caps = self.driver.caps();
-        let is_left = !caps.stream_ordered && !caps.computed_clock && !self.flags.has(Flags::LOST);
-        is_left && self.own_thread.get() != Some(&std::thread::current().id())
+        !caps.stream_ordered && !caps.computed_clock && !self.flags.has(Flags::LOST)
+    }
+
+    fn is_own_thread(&self) -> bool {
+        self.own_thread.get() == Some(&current().id())
+    }
+
+    /// Whether frees are none of this thread's.
+    pub(super) fn leaves_frees(&self) -> bool {
+        self.has_own_frees() && !self.is_own_thread()
     }
 
     /// Whether there are frees that others have left to this thread.
     pub(super) fn has_left_frees(&self) -> bool {
-        !self.lanes[RELEASE].is_empty() && !self.leaves_frees()
+        self.has_own_frees() && self.is_own_thread() && !self.lanes[RELEASE].is_empty()
     }
 
     /// On a computed clock, where no thread does: moves time on until all is done that a closed device has left to do.
