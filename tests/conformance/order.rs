@@ -198,8 +198,8 @@ fn many_fences(rig: &Rig) -> String {
     const FENCES: usize = 1000;
     let bench = Bench::open(rig);
     let driver = &bench.driver;
-    for round in 0..3 {
-        bench.spin(bench.compute, BUSY);
+    for round in 0..2 {
+        bench.spin(bench.compute, 5 * BUSY);
         let fences: Vec<Fence> =
             (0..FENCES).map(|_| driver.record(bench.compute).expect("a fence")).collect();
         let different: BTreeSet<Fence> = fences.iter().copied().collect();

@@ -250,7 +250,7 @@ fn slow_queue(rig: &Rig) -> String {
     let [slow, quick, other] = [1, 2, 3].map(|number| array(rig, &device, number));
     device.idle().wait().expect("not lost");
     let begun = Instant::now();
-    rig.spin(&**device.driver(), second.id(), 10 * BUSY);
+    rig.spin(&**device.driver(), second.id(), 4 * BUSY);
     late(rig, &device, &second, [Use::read_write(&slow), Use::read(&other)], 0);
     let launch = device.prepare([Use::read_write(&quick)]).wait().expect("resident");
     launch.submit(|run| rig.add_one(run, 0)).expect("queued");
