@@ -68,6 +68,7 @@ impl Cache {
     }
 
     /// Whether a block is handed out.
+    #[cfg(any(feature = "cuda", feature = "hip"))]
     pub(super) fn owns(&self, ptr: DevicePtr) -> bool {
         self.books().live.contains_key(&ptr)
     }

@@ -10,7 +10,8 @@ pub use cudarc;
 
 use super::{
     DevicePtr, QueueId, Result,
-    cuda_like::{CudaLike, Found, symbols::Handle},
+    cuda_like::{CudaLike, Found},
+    symbols::Handle,
 };
 use api::{Api, Given};
 use cudarc::driver::{CudaContext, CudaStream, DeviceRepr};

@@ -6,12 +6,9 @@
 
 mod context;
 mod events;
-mod fences;
 mod host_kernel;
 pub(in crate::driver) mod library;
 mod memory;
-mod pace;
-mod queues;
 mod share;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "HIP's pools are not used"))]
 pub(in crate::driver) mod symbols;
@@ -21,21 +18,22 @@ mod tests;
 pub use context::Vendor;
 
 use super::{
-    Caps, DevicePtr, Driver, DriverError, DriverErrorKind, DriverMemory, Fence, HostKernel, HostKind,
-    HostMemory, HostRange, QueueId, QueueRole, Result, sim::bell::Bell, staged::Stages,
+    Caps, DevicePtr, Driver, DriverMemory, Fence, HostKernel, HostKind, HostMemory, HostRange, QueueId,
+    QueueRole, Result, invalid,
+    queues::{Queue, Queues},
+    staged::Stages,
+    symbols::Handle,
+    watch::{Look, Watch},
 };
 use context::Context;
-use fences::Fences;
 use memory::Memory;
-use pace::{Pace, SELDOM};
-use queues::{Queue, Queues, STREAMS};
 use std::{
     any::Any,
     ffi::{c_int, c_void},
     sync::Arc,
     time::Duration,
 };
-use symbols::{Handle, NON_BLOCKING, PORTABLE, PoolSymbols, Symbols};
+use symbols::{NON_BLOCKING, PORTABLE, PoolSymbols, Symbols};
 
 /// A device of one vendor's.
 #[derive(Debug)]
@@ -45,10 +43,8 @@ pub struct CudaLike<V: Vendor> {
     description: String,
     identity: String,
     memory: Memory,
-    queues: Queues,
-    fences: Fences,
-    bell: Bell,
-    pace: Pace,
+    queues: Queues<Handle>,
+    watch: Watch,
     stages: Stages,
 }
 
@@ -88,9 +84,7 @@ impl<V: Vendor> CudaLike<V> {
             identity: found.identity,
             memory,
             queues: Queues::default(),
-            fences: Fences::default(),
-            bell: Bell::default(),
-            pace: Pace::default(),
+            watch: Watch::default(),
             stages: Stages::default(),
         }))
     }
@@ -119,18 +113,15 @@ impl<V: Vendor> CudaLike<V> {
         self.memory.allocate(&self.context, stream, bytes, fixed)
     }
 
-    /// Queues a copy in. The caller has the queue's turn.
-    fn bring_in(&self, queue: &Queue, from: &HostRange, to: DevicePtr) -> Result<()> {
+    /// Queues a copy in. The context is current, and the queue's turn the caller's.
+    fn bring_in(&self, queue: &Queue<Handle>, from: &HostRange, to: DevicePtr) -> Result<()> {
         let copy = self.symbols().copy_in;
-        queue.copy(&self.context, from, copy.name, |start, stream| {
+        queue.copy(from, copy.name, |start| {
             // SAFETY: as for a copy out; nobody writes these bytes meanwhile.
-            unsafe { (copy.call)(to.as_raw(), start, from.bytes, stream) }
+            let code = unsafe { (copy.call)(to.as_raw(), start, from.bytes, queue.stream) };
+            self.context.check(copy.name, code)
         })
     }
-}
-
-fn invalid(call: &'static str, message: impl Into<String>) -> DriverError {
-    DriverError::new(DriverErrorKind::Invalid, call, 0, message)
 }
 
 impl<V: Vendor> Driver for CudaLike<V> {
@@ -163,12 +154,7 @@ impl<V: Vendor> Driver for CudaLike<V> {
         // SAFETY: the context is current, and `stream` is where the new stream's handle goes.
         let code = unsafe { (create.call)(&mut stream, NON_BLOCKING) };
         self.context.check(create.name, code)?;
-        if let Some(queue) = self.queues.add(stream, role) {
-            return Ok(queue);
-        }
-        self.context.destroy_stream(stream);
-        let message = format!("a device has at most {STREAMS} queues");
-        Err(DriverError::new(DriverErrorKind::Unsupported, create.name, 0, message))
+        self.queues.add(stream, role, create.name, |stream| self.context.destroy_stream(stream))
     }
 
     fn allocate(&self, queue: QueueId, bytes: u64) -> Result<DevicePtr> {
@@ -210,20 +196,18 @@ impl<V: Vendor> Driver for CudaLike<V> {
         let release = move || context.free_host(block);
         // SAFETY: the block is `bytes` bytes of the process's own memory, given to nobody else, and freed by `release`
         // alone, which keeps the context it belongs to.
-        let memory = unsafe { HostMemory::from_driver(start.cast(), bytes, HostKind::Pinned, release) };
-        memory.ok_or_else(|| {
-            let message = format!("no address for {bytes} bytes of pinned memory");
-            DriverError::new(DriverErrorKind::Refused, allocate.name, 0, message)
-        })
+        unsafe { HostMemory::from_driver(allocate.name, start.cast(), bytes, HostKind::Pinned, release) }
     }
 
     fn copy_out(&self, queue: QueueId, from: DevicePtr, to: &HostRange) -> Result<()> {
         let copy = self.symbols().copy_out;
         let queue = self.queues.find(queue, copy.name)?;
-        queue.copy(&self.context, to, copy.name, |start, stream| {
+        let _entered = self.context.enter()?;
+        queue.copy(to, copy.name, |start| {
             // SAFETY: the context is current; `start` has as many bytes, and they are kept until the copy has run. Whoever
             // queues it keeps everyone else from them meanwhile.
-            unsafe { (copy.call)(start, from.as_raw(), to.bytes, stream) }
+            let code = unsafe { (copy.call)(start, from.as_raw(), to.bytes, queue.stream) };
+            self.context.check(copy.name, code)
         })
     }
 
@@ -268,88 +252,46 @@ impl<V: Vendor> Driver for CudaLike<V> {
         let (index, queue) = (queue.0 as usize, self.queues.find(queue, "record")?);
         let _entered = self.context.enter()?;
         let _turn = queue.turn();
-        let event = self.new_event()?;
-        let held = std::mem::take(&mut *queue.copying());
-        let record = self.symbols().event_record;
-        // SAFETY: the context is current, and event and stream are this device's.
-        let code = unsafe { (record.call)(event, queue.stream) };
-        if let Err(error) = self.context.check(record.name, code) {
-            queue.copying().extend(held);
-            self.fences.keep(event);
-            return Err(error);
-        }
-        let (fence, first) = self.fences.add(event, index, held);
-        if first {
-            self.pace.note();
-            self.bell.ring();
-        }
-        Ok(fence)
+        let (event, record) = (self.new_event()?, self.symbols().event_record);
+        self.watch.record(index, queue, event, || {
+            // SAFETY: the context is current, and event and stream are this device's.
+            let code = unsafe { (record.call)(event, queue.stream) };
+            self.context.check(record.name, code)
+        })
     }
 
     fn wait(&self, queue: QueueId, fence: Fence) -> Result<()> {
         let (stream, wait) = (self.stream(queue)?, self.symbols().stream_wait);
         let _entered = self.context.enter()?;
-        match self.fences.find(fence) {
-            None => Err(no_fence(wait.name)),
-            Some((_, true)) => Ok(()),
-            Some((event, false)) => {
-                // SAFETY: the context is current, and event and stream are this device's.
-                let code = unsafe { (wait.call)(stream, event, 0) };
-                self.context.check(wait.name, code)
-            }
-        }
+        let Some(event) = self.watch.outstanding(fence, wait.name)? else { return Ok(()) };
+        // SAFETY: the context is current, and event and stream are this device's.
+        let code = unsafe { (wait.call)(stream, event, 0) };
+        self.context.check(wait.name, code)
     }
 
     fn is_passed(&self, fence: Fence) -> Result<bool> {
         let _entered = self.context.enter()?;
-        let (event, known) = self.fences.find(fence).ok_or_else(|| no_fence("is_passed"))?;
-        if known {
-            return Ok(true);
-        }
-        let passed = self.query(event)?;
-        if passed {
-            drop(self.fences.pass(fence));
-            self.pace.note();
-        }
-        Ok(passed)
+        self.watch.is_passed(fence, |event| self.query(event))
     }
 
     fn retire(&self, fence: Fence) {
-        self.fences.retire(fence);
+        self.watch.fences.retire(fence);
     }
 
-    /// Looks at the outstanding fences, more seldom the longer none has passed. Not by a callback in a stream, since
-    /// none comes after a device's error; not in a call that waits for one event, since no other would end that.
     fn park(&self, patience: Duration) {
-        let end = self.pace.now().saturating_add(patience);
-        let mut next = Vec::new();
-        loop {
-            self.fences.next(&mut next);
-            let left = end.saturating_sub(self.pace.now());
-            if next.is_empty() {
-                self.bell.rest(left);
-                return;
-            }
-            let Ok(entered) = self.context.enter() else {
-                self.bell.rest(left.min(SELDOM));
-                return;
-            };
-            if left.is_zero() || !next.iter().all(|&(_, event)| matches!(self.query(event), Ok(false))) {
-                return;
-            }
-            drop(entered);
-            if self.bell.rest(self.pace.pause().min(left)) {
-                return;
-            }
-        }
+        self.watch.park(patience, |next| {
+            let Ok(_entered) = self.context.enter() else { return Look::Blind };
+            let pending = next.iter().all(|&(_, event)| matches!(self.query(event), Ok(false)));
+            if pending { Look::Nothing } else { Look::Something }
+        });
     }
 
     fn unpark(&self) {
-        self.bell.ring();
+        self.watch.bell.ring();
     }
 
     fn now(&self) -> Duration {
-        self.pace.now()
+        self.watch.pace.now()
     }
 
     fn raw_queue(&self, queue: QueueId) -> Result<*mut c_void> {
@@ -363,22 +305,18 @@ impl<V: Vendor> Driver for CudaLike<V> {
     }
 }
 
-fn no_fence(call: &'static str) -> DriverError {
-    invalid(call, "there is no such fence, or it has been retired")
-}
-
 impl<V: Vendor> Drop for CudaLike<V> {
     /// Waits only where a copy may still use host memory. What still runs ends by itself: the vendor gives a stream, an
     /// event and a pool up when their work is over.
     fn drop(&mut self) {
         let Ok(_entered) = self.context.enter_anyway() else { return };
         for (index, queue) in self.queues.all() {
-            if self.fences.holds(index) || !queue.copying().is_empty() {
+            if self.watch.fences.holds(index) || !queue.copying().is_empty() {
                 // Refused, the device is lost and copies nothing more.
                 let _ = self.context.synchronize(queue.stream);
             }
         }
-        let (events, held) = self.fences.drain();
+        let (events, held) = self.watch.fences.drain();
         drop(held);
         self.memory.destroy(&self.context);
         for event in events {

@@ -74,6 +74,23 @@ impl DriverError {
     ) -> DriverError {
         DriverError { kind, call, code, message: message.into() }
     }
+
+    /// The same of a call that allocates no memory: making room would not help it.
+    #[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+    pub(super) fn of_no_allocation(self) -> DriverError {
+        match self.kind {
+            DriverErrorKind::OutOfMemory | DriverErrorKind::TooLarge => {
+                DriverError { kind: DriverErrorKind::Refused, ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+/// A call that was wrong.
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+pub(super) fn invalid(call: &'static str, message: impl Into<String>) -> DriverError {
+    DriverError::new(DriverErrorKind::Invalid, call, 0, message)
 }
 
 impl fmt::Display for DriverError {

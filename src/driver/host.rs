@@ -2,6 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::aligned::Aligned;
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+use super::{DriverError, DriverErrorKind, Result, error::invalid};
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+use std::ffi::c_void;
 use std::{
     collections::BTreeMap,
     fmt,
@@ -71,24 +75,33 @@ impl HostMemory {
         Some(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: Some(release) })
     }
 
-    /// Memory that a driver gave; none if `start` is null.
+    /// Memory that a driver's `call` gave.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` if `start` is null.
     ///
     /// # Safety
     ///
     /// `start` has `bytes` bytes that are nobody else's until `release` is called, which frees them.
-    #[cfg(any(feature = "cuda", feature = "hip"))]
+    #[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
     pub(super) unsafe fn from_driver(
+        call: &'static str,
         start: *mut u8,
         bytes: usize,
         kind: HostKind,
         release: impl FnOnce() + Send + Sync + 'static,
-    ) -> Option<HostMemory> {
-        let (start, release): (_, Release) = (NonNull::new(start)?, Box::new(release));
-        Some(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: Some(release) })
+    ) -> Result<HostMemory> {
+        let Some(start) = NonNull::new(start) else {
+            let message = format!("no address for {bytes} bytes of pinned memory");
+            return Err(DriverError::new(DriverErrorKind::Refused, call, 0, message));
+        };
+        let release: Release = Box::new(release);
+        Ok(HostMemory { start, bytes, kind, turn: RwLock::new(()), release: Some(release) })
     }
 
     /// Where `bytes` bytes at `offset` are, for a device to copy; none if they are not within the block.
-    #[cfg(any(feature = "cuda", feature = "hip"))]
+    #[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
     pub(super) fn part(&self, offset: usize, bytes: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(bytes).filter(|&end| end <= self.bytes);
         // SAFETY: the range is within the block, as just checked.
@@ -304,6 +317,14 @@ impl HostRange {
     pub fn whole(memory: Arc<HostMemory>) -> HostRange {
         let bytes = memory.len();
         HostRange { memory, offset: 0, bytes }
+    }
+
+    /// Where it starts, for a device to copy.
+    #[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+    pub(super) fn start(&self, call: &'static str) -> Result<*mut c_void> {
+        let start = self.memory.part(self.offset, self.bytes);
+        let start = start.ok_or_else(|| invalid(call, "the range runs past the end of its host memory"))?;
+        Ok(start.as_ptr().cast())
     }
 }
 

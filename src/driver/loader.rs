@@ -1,7 +1,7 @@
 //! Opens a vendor's library at run time, for good: what it has started may run on, so it is never closed.
 #![allow(unsafe_code)]
 
-use super::{DriverError, DriverErrorKind, Result, cuda_like::symbols::Handle};
+use super::{DriverError, DriverErrorKind, Result, symbols::Handle};
 use std::{error::Error, ffi::OsString, mem::ManuallyDrop};
 
 /// A library that is open.

@@ -4,7 +4,7 @@
 
 mod aligned;
 mod busy;
-#[cfg(any(feature = "cuda", feature = "hip"))]
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
 mod cache;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -13,23 +13,35 @@ pub mod cuda;
 mod cuda_like;
 mod error;
 pub mod fault;
-#[cfg(all(test, feature = "hip"))]
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+mod fences;
+#[cfg(all(test, any(feature = "hip", feature = "level-zero")))]
 mod headers;
 #[cfg(feature = "hip")]
 pub mod hip;
 mod host;
 mod kernel;
-#[cfg(feature = "hip")]
+#[cfg(any(feature = "hip", feature = "level-zero"))]
 mod loader;
 #[cfg(target_vendor = "apple")]
 pub mod metal;
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+mod pace;
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+mod queues;
 pub mod sim;
-#[cfg(any(feature = "cuda", feature = "hip"))]
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
 mod staged;
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+mod symbols;
 mod unified;
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+mod watch;
 
 pub use busy::Busy;
 pub(crate) use busy::Share;
+#[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
+use error::invalid;
 pub use error::{DriverError, DriverErrorKind, Result};
 pub(crate) use host::HostSlab;
 pub use host::{HostKind, HostMemory, HostRange};
@@ -326,7 +338,8 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     }
 
     /// The vendor's own handle of a queue, for kernels that the program queues by the vendor's calls: CUDA's
-    /// `CUstream`, HIP's `hipStream_t`. What those calls need current on the calling thread, its context, is so afterwards.
+    /// `CUstream`, HIP's `hipStream_t`. What those calls need current on the
+    /// calling thread, its context, is so afterwards.
     fn raw_queue(&self, queue: QueueId) -> Result<*mut c_void> {
         let _ = queue;
         Err(DriverError::new(

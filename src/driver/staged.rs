@@ -21,7 +21,7 @@ pub(super) struct Stages(Mutex<Vec<Arc<HostMemory>>>);
 
 impl Stages {
     /// A block of at least `bytes` bytes that nobody else has.
-    fn take(&self, driver: &dyn Driver, bytes: usize) -> Result<Arc<HostMemory>> {
+    pub(super) fn take(&self, driver: &dyn Driver, bytes: usize) -> Result<Arc<HostMemory>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_free = |block: &&Arc<HostMemory>| block.len() >= bytes && Arc::strong_count(block) == 1;
         if let Some(block) = kept.iter().filter(is_free).min_by_key(|block| block.len()) {

@@ -2,10 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    super::{
-        QueueId, Result,
-        cuda_like::{Vendor, symbols::Handle},
-    },
+    super::{QueueId, Result, cuda_like::Vendor, symbols::Handle},
     library::{self, Library},
 };
 use cudarc::driver::{CudaContext, CudaStream};

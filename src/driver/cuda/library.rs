@@ -5,8 +5,9 @@ use super::super::{
     DriverError, DriverErrorKind, Result,
     cuda_like::{
         library::{self, CallNames, Dialect, text},
-        symbols::{Handle, HostNames, Lookup, Names, PoolNames, PoolSymbols, ShareNames, missing, symbols},
+        symbols::{HostNames, Names, PoolNames, PoolSymbols, ShareNames},
     },
+    symbols::{Handle, Lookup, missing, symbols},
 };
 use cudarc::driver::sys;
 use std::{
@@ -204,10 +205,7 @@ impl Library {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::super::{
-            DevicePtr,
-            cuda_like::{library::miss_each, symbols::*},
-        },
+        super::super::{DevicePtr, cuda_like::symbols::*, symbols::miss_each},
         *,
     };
     use cudarc::driver::sys::{CUdevice_attribute as Device, CUmemPool_attribute as Pool, CUresult as Code};

@@ -1,9 +1,9 @@
 //! A vendor's context: current on the thread of each call, and lost for good once a call says so.
 
 use super::{
-    super::{DriverError, DriverErrorKind, Result},
+    super::{DriverError, DriverErrorKind, Result, symbols::Handle},
     library::{Dialect, Library},
-    symbols::{Handle, Symbols},
+    symbols::Symbols,
 };
 use std::{
     cell::Cell,
@@ -78,10 +78,7 @@ impl<V: Vendor> Context<V> {
 
     /// A call's result. One that allocates no memory is never out of it: making room would not help it.
     pub(super) fn check(&self, call: &'static str, code: c_int) -> Result<()> {
-        self.check_allocation(call, code).map_err(|error| match error.kind {
-            DriverErrorKind::OutOfMemory => DriverError { kind: DriverErrorKind::Refused, ..error },
-            _ => error,
-        })
+        self.check_allocation(call, code).map_err(DriverError::of_no_allocation)
     }
 
     /// The result of a call that allocates memory.

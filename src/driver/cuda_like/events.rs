@@ -2,10 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::{
-    super::Result,
+    super::{Result, symbols::Handle},
     CudaLike,
     context::Vendor,
-    symbols::{DISABLE_TIMING, Handle, NOT_READY},
+    symbols::{DISABLE_TIMING, NOT_READY},
 };
 use std::{ffi::c_int, ops::RangeInclusive};
 
@@ -15,7 +15,7 @@ const CAPTURING: RangeInclusive<c_int> = 900..=908;
 impl<V: Vendor> CudaLike<V> {
     /// An event that no fence has. The context is current.
     pub(super) fn new_event(&self) -> Result<Handle> {
-        if let Some(event) = self.fences.spare() {
+        if let Some(event) = self.watch.fences.spare() {
             return Ok(event);
         }
         let (create, mut event) = (self.symbols().event_create, Handle::NULL);

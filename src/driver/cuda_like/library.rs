@@ -2,8 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::{
-    super::{DriverError, DriverErrorKind, Result},
-    symbols::{HostCalls, HostNames, Lookup, Names, ShareCalls, ShareNames, Symbols, symbols},
+    super::{
+        DriverError, DriverErrorKind, Result,
+        symbols::{Lookup, symbols},
+    },
+    symbols::{HostCalls, HostNames, Names, ShareCalls, ShareNames, Symbols},
 };
 use std::{
     ffi::{CStr, c_char, c_int, c_uint},
@@ -182,29 +185,4 @@ impl<D: Dialect> Library<D> {
 pub unsafe fn text(text: *const c_char) -> Option<String> {
     // SAFETY: the caller vouches for it.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
-}
-
-/// Tests that a vendor's table is found whole, and that each of its symbols, where it is missing, is named or `may` be.
-#[cfg(test)]
-pub fn miss_each<T>(resolve: impl Fn(Lookup<'_>) -> Result<T>, may: impl Fn(&str, &T) -> bool) -> usize {
-    use super::symbols::Handle;
-    extern "C" fn never_called() {}
-    let there = Handle((never_called as *const ()).cast_mut().cast());
-    let asked = std::sync::Mutex::new(Vec::new());
-    let all = |name| {
-        asked.lock().expect("no panic").push(name);
-        Some(there)
-    };
-    assert!(resolve(&all).is_ok(), "all are there");
-    let names = asked.into_inner().expect("no panic");
-    for &gone in &names {
-        match resolve(&|name| (name != gone).then_some(there)) {
-            Ok(library) => assert!(may(gone, &library), "{gone}"),
-            Err(error) => {
-                assert_eq!((error.kind, error.call), (DriverErrorKind::Unavailable, gone));
-                assert!(error.message.contains(gone), "{error}");
-            }
-        }
-    }
-    names.len()
 }

@@ -2,9 +2,9 @@
 //! pools.
 
 use super::{
-    super::{DevicePtr, Result, cache::Cache},
+    super::{DevicePtr, Result, cache::Cache, symbols::Handle},
     context::{Context, Vendor},
-    symbols::{Handle, ON_DEVICE, PINNED, PoolProps, PoolSymbols, attribute},
+    symbols::{ON_DEVICE, PINNED, PoolProps, PoolSymbols, attribute},
 };
 use std::{
     collections::HashSet,

@@ -1,23 +1,7 @@
 //! The calls that CUDA and HIP share, by what they do: their vendor's names, and their addresses once found.
-//!
-//! Result codes are plain integers: a code that nobody here knows is a number, and never undefined behaviour.
 
-use super::super::{DriverError, DriverErrorKind};
+use super::super::symbols::{Handle, symbols};
 use std::ffi::{c_int, c_uint, c_void};
-
-/// A vendor's handle: of a stream, an event, a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(transparent)]
-pub struct Handle(pub *mut c_void);
-
-impl Handle {
-    pub const NULL: Handle = Handle(std::ptr::null_mut());
-}
-
-// SAFETY: it is a name that only the vendor's library looks behind, and that library takes calls from any thread.
-unsafe impl Send for Handle {}
-// SAFETY: as above.
-unsafe impl Sync for Handle {}
 
 /// What a pool is made of. CUDA's `CUmemPoolProps` and HIP's `hipMemPoolProps`, whose layouts are the same.
 #[derive(Debug)]
@@ -31,94 +15,6 @@ pub struct PoolProps {
     pub max_size: usize,
     pub reserved: [u8; 56],
 }
-
-/// Finds a symbol's address by its vendor's name.
-pub type Lookup<'a> = &'a dyn Fn(&'static str) -> Option<Handle>;
-
-/// A call: its vendor's name and its address.
-#[derive(Clone, Copy, Debug)]
-pub struct Symbol<F> {
-    pub name: &'static str,
-    pub call: F,
-}
-
-/// A symbol that the library does not have.
-pub fn missing(name: &'static str) -> DriverError {
-    let message = format!("the library has no symbol {name}: it is too old, or another library");
-    DriverError::new(DriverErrorKind::Unavailable, name, 0, message)
-}
-
-/// A table of symbols, and one of their names. A call gives a result code where nothing else is said.
-macro_rules! symbols {
-    (@result) => { c_int };
-    (@result $result:ty) => { $result };
-    ($(#[$doc:meta])* $vis:vis $table:ident, $names:ident {
-        $($field:ident($($arg:ty),*) $(-> $result:ty)?;)*
-    }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        $vis struct $table {
-            $($vis $field: $crate::driver::cuda_like::symbols::Symbol<
-                unsafe extern "C" fn($($arg),*) -> $crate::driver::cuda_like::symbols::symbols!(@result $($result)?)
-            >,)*
-        }
-
-        /// What a vendor calls them.
-        #[derive(Clone, Copy, Debug)]
-        $vis struct $names {
-            $($vis $field: &'static str,)*
-        }
-
-        impl $table {
-            /// Finds every one of them.
-            ///
-            /// # Errors
-            ///
-            /// `Unavailable` with the first name that is not there.
-            ///
-            /// # Safety
-            ///
-            /// What `lookup` finds by a name is the function that the vendor documents by it, and stays loaded.
-            $vis unsafe fn resolve(
-                names: &$names,
-                lookup: $crate::driver::cuda_like::symbols::Lookup<'_>,
-            ) -> $crate::driver::Result<$table> {
-                use $crate::driver::cuda_like::symbols::{Handle, Symbol, missing};
-                Ok($table {
-                    $($field: {
-                        let found = lookup(names.$field).filter(|&found| found != Handle::NULL);
-                        let address = found.ok_or_else(|| missing(names.$field))?;
-                        // SAFETY: a function's address is as large as any other, and the caller vouches for its type.
-                        let call = unsafe {
-                            std::mem::transmute::<
-                                Handle,
-                                unsafe extern "C" fn($($arg),*)
-                                    -> $crate::driver::cuda_like::symbols::symbols!(@result $($result)?),
-                            >(address)
-                        };
-                        Symbol { name: names.$field, call }
-                    },)*
-                })
-            }
-        }
-
-        #[cfg(test)]
-        impl $names {
-            /// Each name with the widths in bytes of what the call gives and takes.
-            #[allow(dead_code, reason = "not every vendor's headers can be had")]
-            $vis fn widths(&self) -> Vec<(&'static str, Vec<usize>)> {
-                vec![$((
-                    self.$field,
-                    vec![
-                        size_of::<$crate::driver::cuda_like::symbols::symbols!(@result $($result)?)>(),
-                        $(size_of::<$arg>(),)*
-                    ],
-                ),)*]
-            }
-        }
-    };
-}
-pub(in crate::driver) use symbols;
 
 symbols! {
     /// What every device needs.

@@ -5,10 +5,9 @@ mod fake;
 use super::{
     super::{
         ArgAccess, DevicePtr, Driver, DriverErrorKind, Fence, HostKernel, HostKind, HostMemory, HostRange,
-        QueueId, QueueRole,
+        QueueId, QueueRole, queues::STREAMS,
     },
     CudaLike, Found, library,
-    queues::STREAMS,
     symbols::{PoolSymbols, Symbols},
 };
 use fake::{Fake, GIVEN_UP, LIBRARY, Library, NAMES, Numbers, OWN, POOLS, lookup};
@@ -64,7 +63,7 @@ fn everything_is_given_up_at_the_end_the_context_last() {
     let [first, _] = [0; 2].map(|_| device.record(queue).expect("a fence"));
     assert!(device.is_passed(first).expect("not lost"));
     device.retire(first);
-    assert_eq!((pinned.kind(), device.fences.live(), live()), (HostKind::Pinned, 1, 5));
+    assert_eq!((pinned.kind(), device.watch.fences.live(), live()), (HostKind::Pinned, 1, 5));
     drop(device);
     assert_eq!((live(), GIVEN_UP.get()), (1, 0), "the pinned block needs its context");
     drop(pinned);

@@ -2,10 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::{
-    super::{
-        Result,
-        cuda_like::{Vendor, symbols::Handle},
-    },
+    super::{Result, cuda_like::Vendor, symbols::Handle},
     library::{Hip, Library},
 };
 use std::ffi::c_int;

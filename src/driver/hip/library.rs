@@ -5,9 +5,10 @@ use super::super::{
     DriverErrorKind, Result,
     cuda_like::{
         library::{self, CallNames, Dialect, text},
-        symbols::{HostNames, Lookup, Names, ShareNames, symbols},
+        symbols::{HostNames, Names, ShareNames},
     },
     loader::Loaded,
+    symbols::{Lookup, symbols},
 };
 use std::{
     ffi::{c_char, c_int},
@@ -151,10 +152,7 @@ impl Library {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::super::{
-            cuda_like::{library::miss_each, symbols::*},
-            headers::Headers,
-        },
+        super::super::{cuda_like::symbols::*, headers::Headers, symbols::miss_each},
         *,
     };
     use DriverErrorKind::{Invalid, Lost, OutOfMemory, Refused, Unavailable, Unsupported};

@@ -1,10 +1,10 @@
 //! A vendor's library that does everything at once, and fails where a test says. One a thread.
 
 use super::super::{
-    super::{DriverErrorKind, Result},
+    super::{DriverErrorKind, Result, symbols::Handle},
     Vendor,
     library::{self, CallNames, Dialect},
-    symbols::{Handle, HostNames, NOT_READY, Names, PoolNames, PoolProps, ShareNames},
+    symbols::{HostNames, NOT_READY, Names, PoolNames, PoolProps, ShareNames},
 };
 use std::{
     cell::{Cell, RefCell},

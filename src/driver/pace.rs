@@ -40,10 +40,14 @@ impl Pace {
         self.noted.store(u64::try_from(self.now().as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
+    /// How long ago something last happened.
+    pub(super) fn quiet(&self) -> Duration {
+        self.now().saturating_sub(Duration::from_nanos(self.noted.load(Ordering::Relaxed)))
+    }
+
     /// How long to rest before looking again.
     pub(super) fn pause(&self) -> Duration {
-        let noted = Duration::from_nanos(self.noted.load(Ordering::Relaxed));
-        after(self.now().saturating_sub(noted))
+        after(self.quiet())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Fences over pooled events: recorded, passed, given back; and what the work before them still uses.
 
-use super::{super::Fence, queues::Held, symbols::Handle};
+use super::{Fence, queues::Held, symbols::Handle};
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -115,6 +115,7 @@ impl Fences {
     }
 
     /// Whether a copy on `queue` may still use host memory.
+    #[cfg(any(test, feature = "cuda", feature = "hip"))]
     pub(super) fn holds(&self, queue: usize) -> bool {
         self.lock().slots.iter().any(|slot| slot.queue == queue && !slot.held.is_empty())
     }
@@ -151,7 +152,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::super::{HostMemory, HostRange},
+        super::{HostMemory, HostRange},
         *,
     };
     use std::sync::Arc;
