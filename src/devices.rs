@@ -23,7 +23,7 @@ use std::{
 pub struct DeviceInfo {
     /// What to open it by.
     pub name: String,
-    /// Its kind: `cuda`, `hip`, `sim` or `cpu`.
+    /// Its kind: `cuda`, `hip`, `level_zero`, `sim` or `cpu`.
     pub backend: &'static str,
     /// What it is, in its driver's words.
     pub description: String,
@@ -55,6 +55,12 @@ const KINDS: &[Kind] = &[
     },
     #[cfg(feature = "hip")]
     Kind { name: "hip", count: driver::hip::Hip::count, open: |which| Ok(driver::hip::Hip::open(which)?) },
+    #[cfg(feature = "level-zero")]
+    Kind {
+        name: "level_zero",
+        count: driver::level_zero::LevelZero::count,
+        open: |which| Ok(driver::level_zero::LevelZero::open(which)?),
+    },
 ];
 
 impl Kind {

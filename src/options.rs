@@ -271,14 +271,15 @@ impl Options {
     }
 
     /// Opens a device by name: `cuda` or `cuda:ORDINAL` (with the feature `cuda`), `hip` or `hip:ORDINAL` (with the feature
-    /// `hip`), `sim`, `sim:PROFILE` (as [`Config::profile`](crate::driver::sim::Config::profile) knows them), `cpu`, or
-    /// `auto`: the first of `cuda:0` and `hip:0` that opens, else `sim`, with a warning. [`devices`](fn@crate::devices) lists them.
+    /// `hip`), `level_zero` or `level_zero:ORDINAL` (with the feature `level-zero`), `sim`, `sim:PROFILE` (as
+    /// [`Config::profile`](crate::driver::sim::Config::profile) knows them), `cpu`, or `auto`: the first of `cuda:0`, `hip:0`
+    /// and `level_zero:0` that opens, else `sim`, with a warning. [`devices`](fn@crate::devices) lists them.
     ///
     /// ```
     /// # use tack_residency::Device;
     /// let device = Device::options().open("sim:h200")?;
     /// assert_eq!(device.memory_info().device_total, Some(141 << 30));
-    /// assert!(["cuda:0", "hip:0", "sim"].contains(&Device::options().open("auto")?.name()));
+    /// assert!(["cuda:0", "hip:0", "level_zero:0", "sim"].contains(&Device::options().open("auto")?.name()));
     /// let error = Device::options().open("gpu").unwrap_err(); // no device is called "gpu": there are [...]
     /// assert!(error.to_string().contains("there are") && error.to_string().contains("`sim`"));
     /// # Ok::<(), tack_residency::Error>(())

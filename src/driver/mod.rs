@@ -21,6 +21,8 @@ mod headers;
 pub mod hip;
 mod host;
 mod kernel;
+#[cfg(feature = "level-zero")]
+pub mod level_zero;
 #[cfg(any(feature = "hip", feature = "level-zero"))]
 mod loader;
 #[cfg(target_vendor = "apple")]
@@ -338,7 +340,7 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     }
 
     /// The vendor's own handle of a queue, for kernels that the program queues by the vendor's calls: CUDA's
-    /// `CUstream`, HIP's `hipStream_t`. What those calls need current on the
+    /// `CUstream`, HIP's `hipStream_t`, Level Zero's `ze_command_list_handle_t`. What those calls need current on the
     /// calling thread, its context, is so afterwards.
     fn raw_queue(&self, queue: QueueId) -> Result<*mut c_void> {
         let _ = queue;
