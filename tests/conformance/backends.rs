@@ -39,6 +39,8 @@ pub struct Library {
     pub prefix: &'static str,
     /// How those start that the backend opens and works without.
     pub spared: &'static [&'static str],
+    /// The code for want of memory.
+    pub full: &'static str,
     /// Calls that allocate memory: refused for want of it, they have room made, and the error is about that.
     pub allocating: &'static [&'static str],
     /// Calls that the backend does without whenever they are refused.
@@ -61,6 +63,8 @@ pub const BACKENDS: &[Entry] = &[
     crate::cuda::WITHOUT,
     #[cfg(feature = "hip")]
     crate::hip::ENTRY,
+    #[cfg(feature = "level-zero")]
+    crate::level_zero::ENTRY,
 ];
 
 impl Library {
@@ -103,8 +107,9 @@ impl Backend for Opened {
         }
     }
 
+    /// What every backend rounds to itself.
     fn array_bytes(&self) -> u64 {
-        1 << 15
+        1 << 16
     }
 
     fn add_one(&self, run: &Run<'_>, index: usize) -> Result<(), Error> {

@@ -150,7 +150,7 @@ fn refusals(rig: &Rig) -> String {
     let total = driver.memory().total.expect("a total");
     assert!(driver.caps().max_allocation.is_none_or(|most| most == total));
     let large = driver.allocate(bench.compute, total + (1 << 30)).expect_err("there is not so much");
-    assert_eq!((large.kind, large.code), (DriverErrorKind::OutOfMemory, 2), "{large}");
+    assert!(large.kind == DriverErrorKind::OutOfMemory && large.code != 0, "{large}");
     let unknown = QueueId(31);
     let kinds = [
         ("a null address", driver.free(bench.release, DevicePtr::from_raw(0xDEAD_0000)).err()),

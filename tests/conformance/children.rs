@@ -136,8 +136,13 @@ fn no_device(entry: &Entry, _: &Library, _: &File, folder: &Path) -> Result<Stri
     Ok(said.lines().next().unwrap_or_default().to_owned())
 }
 
+/// A code that nobody knows.
+const UNKNOWN: &str = "99999";
+
 /// Which calls are refused, of those from the start, and by what: a code that nobody knows; out of memory.
-const REFUSED: [(&str, &str); 4] = [("1", "99999"), ("3", "2"), ("*", "99999"), ("*", "2")];
+fn refused(library: &Library) -> [(&'static str, &'static str); 4] {
+    [("1", UNKNOWN), ("3", library.full), ("*", UNKNOWN), ("*", library.full)]
+}
 
 /// The calls that the program makes.
 fn called(entry: &Entry, folder: &Path) -> Result<Vec<String>, String> {
@@ -162,7 +167,7 @@ fn refuse(entry: &Entry, library: &Library, folder: &Path, name: &str, (nth, cod
     command.env("TACK_SIM_REFUSE", &what);
     let ended = run(command, folder, SHORT);
     let (is_closing, said) = (library.closing.contains(&name), &ended.said);
-    let is_full = code == "2" && library.allocating.contains(&name);
+    let is_full = code == library.full && library.allocating.contains(&name);
     let told =
         said.contains(&format!("by {name} with {code}:")) || is_full && said.contains("OutOfMemory by");
     // What can be done without for once, is; what is refused for ever is waited for, as long as the caller likes.
@@ -180,7 +185,8 @@ fn refusals(entry: &Entry, library: &Library, _: &File, folder: &Path) -> Result
     const AT_ONCE: usize = 4;
     let names = called(entry, folder)?;
     expect(names.len() > 20, &format!("only {names:?} are called"))?;
-    let work: Vec<_> = names.iter().flat_map(|name| REFUSED.map(|refused| (name, refused))).collect();
+    let work: Vec<_> =
+        names.iter().flat_map(|name| refused(library).map(|refused| (name, refused))).collect();
     // Most of their time they wait.
     let parts: Vec<Vec<Refusal>> = thread::scope(|scope| {
         let workers: Vec<_> = (0..AT_ONCE)

@@ -27,6 +27,7 @@ pub const WITH_POOLS: Entry = Entry {
             "cuIpc",
             "cuLaunchHostFunc",
         ],
+        full: "2",
         allocating: &["cuMemAlloc_v2", "cuMemAllocFromPoolAsync", "cuMemHostAlloc"],
         // What describes the device; pinned memory, in whose stead there is ordinary memory.
         unheard: &[

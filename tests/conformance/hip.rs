@@ -25,6 +25,7 @@ pub const ENTRY: Entry = Entry {
             "hipMemsetAsync",
             "hipModule",
         ],
+        full: "2",
         allocating: &["hipMalloc", "hipHostMalloc"],
         // What describes the device; pinned memory, in whose stead there is ordinary memory.
         unheard: &[

@@ -15,6 +15,8 @@ mod cuda;
 mod dropped;
 #[cfg(feature = "hip")]
 mod hip;
+#[cfg(feature = "level-zero")]
+mod level_zero;
 mod order;
 mod program;
 #[path = "../common/random.rs"]

@@ -25,7 +25,7 @@ pub fn run(opened: &Opened) {
     }
     // The device's own thread sees to what is still to be given up.
     let end = Instant::now() + if may_stay(opened) { PATIENCE / 4 } else { 5 * PATIENCE };
-    while control.open_handles() > 0 && Instant::now() < end {
+    while control.open_handles() + control.held_contexts() > 0 && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
     println!("held: {}, open: {}", control.held_contexts(), control.open_handles());

@@ -67,6 +67,7 @@ pub fn build(library: &Library) -> PathBuf {
         ("cuda", cfg!(feature = "cuda")),
         ("cuda-11040", cfg!(feature = "cuda-11040")),
         ("hip", cfg!(feature = "hip")),
+        ("level-zero", cfg!(feature = "level-zero")),
     ];
     let features: Vec<&str> = features.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
     command.args(["--no-default-features", "--features", &features.join(",")]);

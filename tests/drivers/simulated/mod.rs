@@ -5,6 +5,7 @@
 //! Runtime API" says the same of the call of the same name, unless a comment says otherwise.
 
 mod allocation;
+mod block;
 mod call;
 pub mod code;
 pub mod context;

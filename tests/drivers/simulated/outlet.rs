@@ -20,9 +20,9 @@ impl<T> Outlet<T> {
     }
 }
 
-impl Outlet<c_char> {
-    /// The place `at` bytes further on, for the next byte of a text.
-    pub fn after(&self, at: usize) -> Outlet<c_char> {
+impl<T> Outlet<T> {
+    /// The place `at` places further on, for the next of a row: of a text's bytes, of what is listed.
+    pub fn after(&self, at: usize) -> Outlet<T> {
         Outlet(self.0.wrapping_add(at))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{
     allocation::Allocation,
+    block::Block,
     code::{self, Answer},
     context::Context,
     device::{Device, is_lost},
@@ -10,7 +11,6 @@ use super::{
     kernels::Kernel,
     module::Module,
     open::{self, Open},
-    pinned::Block,
     pool::Pool,
     refusals::Refusals,
     settings::settings,
