@@ -42,13 +42,18 @@ pub struct Bench {
 
 /// The device of a vendor's, by its name.
 fn vendors(name: &str) -> Arc<dyn Driver> {
-    let opened = match name {
+    let opened: Option<tack_residency::driver::Result<Arc<dyn Driver>>> = match name {
         #[cfg(feature = "cuda")]
-        "cuda" => tack_residency::driver::cuda::Cuda::open(0).map(|driver| driver as Arc<dyn Driver>),
+        "cuda" => Some(tack_residency::driver::cuda::Cuda::open(0).map(|driver| driver as _)),
         #[cfg(feature = "hip")]
-        "hip" => tack_residency::driver::hip::Hip::open(0).map(|driver| driver as Arc<dyn Driver>),
-        _ => panic!("TACK_DEVICE={name}: there is no such device"),
+        "hip" => Some(tack_residency::driver::hip::Hip::open(0).map(|driver| driver as _)),
+        #[cfg(feature = "level-zero")]
+        "level_zero" => {
+            Some(tack_residency::driver::level_zero::LevelZero::open(0).map(|driver| driver as _))
+        }
+        _ => None,
     };
+    let opened = opened.unwrap_or_else(|| panic!("TACK_DEVICE={name}: there is no such device"));
     opened.expect("the device opens")
 }
 
