@@ -4,7 +4,7 @@
 use super::super::{
     DriverError, DriverErrorKind, Result,
     cuda_like::{
-        library::{self, CallNames, Dialect, text},
+        library::{self, AllNames, CallNames, Dialect, text},
         symbols::{HostNames, Names, PoolNames, PoolSymbols, ShareNames},
     },
     symbols::{Handle, Lookup, missing, symbols},
@@ -101,10 +101,7 @@ impl Dialect for Cuda {
     const DEVICE: &'static str = "an NVIDIA GPU";
     const ADVICE: &'static str = "; does CUDA_VISIBLE_DEVICES leave any?";
     const CAPABILITY: [c_int; 2] = [COMPUTE_CAPABILITY, COMPUTE_CAPABILITY + 1];
-    const CALLS: CallNames = CALLS;
-    const NAMES: Names = NAMES;
-    const HOST_CALLS: HostNames = HOST_CALLS;
-    const SHARE_CALLS: ShareNames = SHARE_CALLS;
+    const NAMES: AllNames = AllNames { calls: CALLS, symbols: NAMES, host: HOST_CALLS, share: SHARE_CALLS };
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {

@@ -25,6 +25,15 @@ symbols! {
     }
 }
 
+/// A vendor's names of what both have.
+#[derive(Debug)]
+pub struct AllNames {
+    pub calls: CallNames,
+    pub symbols: Names,
+    pub host: HostNames,
+    pub share: ShareNames,
+}
+
 /// What of a library differs between the vendors: its own calls, and how it speaks.
 pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     /// What the API is called.
@@ -40,16 +49,7 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
     const CAPABILITY: [c_int; 2];
 
     /// What it calls what both vendors have.
-    const CALLS: CallNames;
-
-    /// See [`CALLS`](Dialect::CALLS).
-    const NAMES: Names;
-
-    /// See [`CALLS`](Dialect::CALLS).
-    const HOST_CALLS: HostNames;
-
-    /// See [`CALLS`](Dialect::CALLS).
-    const SHARE_CALLS: ShareNames;
+    const NAMES: AllNames;
 
     /// What a result code other than success asks for.
     fn kind(code: c_int) -> DriverErrorKind;
@@ -82,13 +82,13 @@ impl<D: Dialect> Library<D> {
     /// As for the tables: what `lookup` finds by a name is the function that the vendor documents by it, and stays loaded.
     pub unsafe fn find(dialect: D, lookup: Lookup<'_>) -> Result<Library<D>> {
         // SAFETY: the caller vouches for it.
-        let calls = unsafe { Calls::resolve(&D::CALLS, lookup) }?;
+        let calls = unsafe { Calls::resolve(&D::NAMES.calls, lookup) }?;
         // SAFETY: as above.
-        let symbols = unsafe { Symbols::resolve(&D::NAMES, lookup) }?;
+        let symbols = unsafe { Symbols::resolve(&D::NAMES.symbols, lookup) }?;
         // SAFETY: as above.
-        let host_calls = unsafe { HostCalls::resolve(&D::HOST_CALLS, lookup) }.ok();
+        let host_calls = unsafe { HostCalls::resolve(&D::NAMES.host, lookup) }.ok();
         // SAFETY: as above.
-        let share_calls = unsafe { ShareCalls::resolve(&D::SHARE_CALLS, lookup) }.ok();
+        let share_calls = unsafe { ShareCalls::resolve(&D::NAMES.share, lookup) }.ok();
         Ok(Library { calls, symbols, host_calls, share_calls, dialect })
     }
 

@@ -4,7 +4,7 @@
 use super::super::{
     DriverErrorKind, Result,
     cuda_like::{
-        library::{self, CallNames, Dialect, text},
+        library::{self, AllNames, CallNames, Dialect, text},
         symbols::{HostNames, Names, ShareNames},
     },
     loader::Loaded,
@@ -94,10 +94,7 @@ impl Dialect for Hip {
     const ADVICE: &'static str = "; is there an AMD GPU, may this user open /dev/kfd (groups `render` and `video`), and does \
                                   HIP_VISIBLE_DEVICES leave any?";
     const CAPABILITY: [c_int; 2] = COMPUTE_CAPABILITY;
-    const CALLS: CallNames = CALLS;
-    const NAMES: Names = NAMES;
-    const HOST_CALLS: HostNames = HOST_CALLS;
-    const SHARE_CALLS: ShareNames = SHARE_CALLS;
+    const NAMES: AllNames = AllNames { calls: CALLS, symbols: NAMES, host: HOST_CALLS, share: SHARE_CALLS };
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {

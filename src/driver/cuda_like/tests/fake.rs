@@ -3,7 +3,7 @@
 use super::super::{
     super::{DriverErrorKind, Result, symbols::Handle},
     Vendor,
-    library::{self, CallNames, Dialect},
+    library::{self, AllNames, CallNames, Dialect},
     symbols::{HostNames, NOT_READY, Names, PoolNames, PoolProps, ShareNames},
 };
 use std::{
@@ -332,10 +332,7 @@ impl Dialect for Numbers {
     const DEVICE: &'static str = "a fake device";
     const ADVICE: &'static str = "";
     const CAPABILITY: [c_int; 2] = [0, 1];
-    const CALLS: CallNames = CALLS;
-    const NAMES: Names = NAMES;
-    const HOST_CALLS: HostNames = HOST_CALLS;
-    const SHARE_CALLS: ShareNames = SHARE_CALLS;
+    const NAMES: AllNames = AllNames { calls: CALLS, symbols: NAMES, host: HOST_CALLS, share: SHARE_CALLS };
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
