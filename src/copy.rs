@@ -46,7 +46,11 @@ impl CopyTo {
             return Err(Error::misuse("a copy within one buffer: use another").on(device));
         }
         if !self.to.is_within() || self.to.len() != self.from.len() {
-            let what = format!("{} bytes do not fit into {}", self.from.len(), self.to.buffer().len());
+            let room = self.to.len().min(self.to.buffer().len());
+            let what = format!(
+                "{} bytes are not as many as {room}, to which they are to be copied",
+                self.from.len()
+            );
             return Err(Error::misuse(what).on(device));
         }
         let is_within = device.is_of(self.to.buffer().cell());

@@ -6,7 +6,7 @@ use crate::{
         cpu::Cpu,
         sim::{Config, Sim},
     },
-    engine::Owner,
+    engine::{Engine, Owner},
     error::{Error, ErrorKind, Result},
     residency::Bytes,
 };
@@ -14,6 +14,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, Instant},
 };
 
 /// A device that [`Device::open`](crate::Device::open) knows by name; or why there is none of a kind.
@@ -130,34 +131,49 @@ pub(crate) fn open(name: &str) -> Result<Arc<dyn Driver>> {
     })
 }
 
+/// Who manages a device, and what has its memory for as long as that lives.
+type Manager = (Weak<Owner>, Weak<Engine>);
+
 /// What manages each physical device of this process.
-static MANAGED: Mutex<BTreeMap<String, Weak<Owner>>> = Mutex::new(BTreeMap::new());
+static MANAGED: Mutex<BTreeMap<String, Manager>> = Mutex::new(BTreeMap::new());
+
+/// How long a device that was closed at work is waited for before it is opened again.
+const CLOSING: Duration = Duration::from_secs(10);
 
 /// The manager of a device: the one there is, if it is a physical one, or what `open` gives.
 ///
-/// Two that do not know of each other's memory would each spill for what the other holds.
+/// Two that do not know of each other's memory would each spill for what the other holds. One that is closed and still has
+/// work is waited for: what it holds is not free yet.
 pub(crate) fn managed(
     identity: Option<String>,
     is_plain: bool,
     open: impl FnOnce() -> Result<Arc<Owner>>,
 ) -> Result<Arc<Owner>> {
     let Some(identity) = identity else { return open() };
-    let mut managed = MANAGED.lock().unwrap_or_else(PoisonError::into_inner);
-    match managed.get(&identity).and_then(Weak::upgrade) {
-        Some(owner) if is_plain => Ok(owner),
-        Some(owner) => {
-            let what = format!(
-                "{identity} is managed in this process already, as {:?}: clone that device, or open it with no options to \
-                 share it",
-                owner.engine.settings.name
-            );
-            Err(Error::misuse(what))
+    let end = Instant::now() + CLOSING;
+    loop {
+        let mut managed = MANAGED.lock().unwrap_or_else(PoisonError::into_inner);
+        let (owner, engine) = managed.get(&identity).cloned().unwrap_or_default();
+        // One whose device was lost manages nothing any more.
+        match owner.upgrade().filter(|owner| owner.engine.lost().is_none()) {
+            Some(owner) if is_plain => return Ok(owner),
+            Some(owner) => {
+                let what = format!(
+                    "{identity} is managed in this process already, as {:?}: clone that device, or open it with no \
+                     options to share it",
+                    owner.engine.settings.name
+                );
+                return Err(Error::misuse(what));
+            }
+            None if owner.strong_count() == 0 && engine.strong_count() > 0 && Instant::now() < end => {}
+            None => {
+                let owner = open()?;
+                managed.insert(identity, (Arc::downgrade(&owner), Arc::downgrade(&owner.engine)));
+                return Ok(owner);
+            }
         }
-        None => {
-            let owner = open()?;
-            managed.insert(identity, Arc::downgrade(&owner));
-            Ok(owner)
-        }
+        drop(managed);
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -218,6 +218,11 @@ impl Export {
     /// handed out so, and on devices that share with no other process; the driver's besides.
     pub fn share(&self) -> Result<[u8; 64]> {
         let device = self.buffer.device();
+        if self.buffer.is_empty() {
+            return Err(
+                Error::new(ErrorKind::Unsupported, "an empty buffer has no memory to share").on(&device)
+            );
+        }
         if !self.buffer.cell().fixed {
             let what = "a buffer that may move or is of a pool cannot be shared with another process: allocate it with \
                         `.fixed()`";

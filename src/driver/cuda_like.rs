@@ -25,7 +25,7 @@ use super::{
     symbols::Handle,
     watch::{Look, Watch},
 };
-use context::Context;
+use context::{Context, is_within};
 use memory::Memory;
 use std::{
     any::Any,
@@ -137,6 +137,10 @@ impl<V: Vendor> Driver for CudaLike<V> {
         Some(self.identity.clone())
     }
 
+    fn may_call(&self) -> bool {
+        !is_within()
+    }
+
     fn memory(&self) -> DriverMemory {
         let Ok(_entered) = self.context.enter() else { return DriverMemory::default() };
         let info = self.symbols().memory_info;
@@ -182,6 +186,7 @@ impl<V: Vendor> Driver for CudaLike<V> {
         for (_, queue) in frees.filter(|_| self.memory.is_pool()) {
             self.context.synchronize(queue.stream)?;
         }
+        self.stages.trim();
         self.memory.trim(&self.context)
     }
 
@@ -318,6 +323,7 @@ impl<V: Vendor> Drop for CudaLike<V> {
         }
         let (events, held) = self.watch.fences.drain();
         drop(held);
+        self.context.free_given_up();
         self.memory.destroy(&self.context);
         for event in events {
             self.context.destroy_event(event);

@@ -153,6 +153,10 @@ impl Driver for Fault {
         self.inner.identity()
     }
 
+    fn may_call(&self) -> bool {
+        self.inner.may_call()
+    }
+
     fn memory(&self) -> DriverMemory {
         self.inner.memory()
     }

@@ -1,7 +1,12 @@
 //! A kernel whose body is a Rust closure: what the simulated device and the `cpu` device run.
 
 use super::DevicePtr;
-use std::{any::Any, fmt, time::Duration};
+use std::{
+    any::Any,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 /// How a kernel uses one of its arguments.
 ///
@@ -113,10 +118,14 @@ impl HostKernel {
     }
 }
 
-/// What a panic said.
-pub(super) fn panic_text(panic: &(dyn Any + Send)) -> String {
+/// What a panic said. A payload that panics when it is dropped is left as it is.
+pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
+    }
+    text.unwrap_or_else(|| "no message".to_owned())
 }
 
 impl fmt::Debug for HostKernel {

@@ -287,6 +287,7 @@ impl Driver for LevelZero {
 
     fn trim(&self) -> Result<u64> {
         self.context.alive()?;
+        self.stages.trim();
         self.cache.trim(|ptr| release(&self.context, ptr))
     }
 

@@ -274,6 +274,19 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Whether the calling thread may call the driver now: not where it runs a host kernel's body for a vendor, who refuses
+    /// that, or would wait for this very work. What is to be done is then another thread's.
+    ///
+    /// ```
+    /// use tack_residency::driver::{Driver, sim::{Config, Sim}};
+    ///
+    /// assert!(Sim::open(Config::new())?.may_call());
+    /// # Ok::<(), tack_residency::driver::DriverError>(())
+    /// ```
+    fn may_call(&self) -> bool {
+        true
+    }
+
     /// What the driver says of the device's memory now.
     fn memory(&self) -> DriverMemory;
 

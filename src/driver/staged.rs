@@ -2,18 +2,28 @@
 //! order, and what they write is taken back.
 
 use super::{
-    Arg, ArgAccess, DevicePtr, Driver, HostKernel, HostMemory, HostRange, QueueId, Result,
+    Arg, ArgAccess, DevicePtr, Driver, DriverError, HostKernel, HostMemory, HostRange, QueueId, Result,
     aligned::ALIGN,
     kernel::{Body, panic_text},
+    sim::job::check_kernel,
 };
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{Ordering, fence},
+    },
 };
 
 /// The most blocks of pinned memory that are kept for later kernels.
 const KEPT: usize = 8;
+
+/// What sizes of blocks are rounded up to, in bytes, so that one serves kernels that are nearly alike.
+const STEP: usize = 64 << 10;
+
+/// How often what a kernel wrote is tried to be taken back.
+const TRIES: u32 = 4;
 
 /// Pinned memory that kernels were run in, for those to come: pinning it, and giving it up, can wait for the device.
 #[derive(Debug, Default)]
@@ -25,10 +35,12 @@ impl Stages {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_free = |block: &&Arc<HostMemory>| block.len() >= bytes && Arc::strong_count(block) == 1;
         if let Some(block) = kept.iter().filter(is_free).min_by_key(|block| block.len()) {
+            // What the last kernel did there comes before what this one does.
+            fence(Ordering::Acquire);
             return Ok(block.clone());
         }
         drop(kept);
-        let block = Arc::new(driver.allocate_host(bytes.next_power_of_two())?);
+        let block = Arc::new(driver.allocate_host(bytes.checked_next_multiple_of(STEP).unwrap_or(bytes))?);
         kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = kept.iter().position(|block| Arc::strong_count(block) == 1);
         let gone = spare.filter(|_| kept.len() >= KEPT).map(|spare| kept.swap_remove(spare));
@@ -39,6 +51,14 @@ impl Stages {
         // Its memory is given up without the lock.
         drop(gone);
         Ok(block)
+    }
+
+    /// Gives up the blocks that no kernel is in.
+    pub(super) fn trim(&self) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let free: Vec<_> = kept.extract_if(.., |block| Arc::strong_count(block) == 1).collect();
+        drop(kept);
+        drop(free);
     }
 }
 
@@ -51,16 +71,13 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Queues a kernel; `call` queues the call of [`run`](Staged::run) between the copies, and `take_back` a copy of what it
-    /// wrote. Whoever calls this sees that nobody else's writes and fences come between.
-    pub(super) fn launch(
-        driver: &dyn Driver,
-        stages: &Stages,
-        queue: QueueId,
-        kernel: HostKernel,
-        call: impl FnOnce(&Arc<Staged>) -> Result<()>,
-        take_back: impl Fn(&HostRange, DevicePtr) -> Result<()>,
-    ) -> Result<()> {
+    /// A kernel that has its memory.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if two arguments overlap and one of them is written; what pinned memory is refused for.
+    pub(super) fn new(driver: &dyn Driver, stages: &Stages, kernel: HostKernel) -> Result<Arc<Staged>> {
+        check_kernel(&kernel)?;
         let mut end = 0usize;
         let mut place = |(ptr, bytes, access): (DevicePtr, u64, ArgAccess)| {
             let (start, bytes) = (end, usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -69,14 +86,31 @@ impl Staged {
         };
         let args: Vec<_> = kernel.args.into_iter().map(&mut place).collect();
         let memory = stages.take(driver, end.max(ALIGN))?;
-        let staged = Arc::new(Staged { memory, args, body: Mutex::new(Some(kernel.body)) });
-        for &(ptr, start, bytes, _) in &staged.args {
-            driver.copy_out(queue, ptr, &staged.range(start, bytes))?;
+        Ok(Arc::new(Staged { memory, args, body: Mutex::new(Some(kernel.body)) }))
+    }
+
+    /// Queues it; `call` queues the call of [`run`](Staged::run) between the copies, and `take_back` a copy of what it wrote.
+    /// Whoever calls this sees that nobody else's writes and fences come between, and drops the kernel only afterwards: what
+    /// its body has captured may call the driver then.
+    ///
+    /// What was written is taken back or the device is `lost`: the body runs all the same, so a refusal cannot be undone.
+    pub(super) fn queue(
+        self: &Arc<Staged>,
+        driver: &dyn Driver,
+        queue: QueueId,
+        call: impl FnOnce(&Arc<Staged>) -> Result<()>,
+        take_back: impl Fn(&HostRange, DevicePtr) -> Result<()>,
+        lost: impl Fn(DriverError) -> DriverError,
+    ) -> Result<()> {
+        for &(ptr, start, bytes, _) in &self.args {
+            driver.copy_out(queue, ptr, &self.range(start, bytes))?;
         }
-        call(&staged)?;
-        for &(ptr, start, bytes, access) in &staged.args {
+        call(self)?;
+        for &(ptr, start, bytes, access) in &self.args {
             if access == ArgAccess::Write {
-                take_back(&staged.range(start, bytes), ptr)?;
+                let range = self.range(start, bytes);
+                let back = |_| take_back(&range, ptr);
+                (1..TRIES).fold(back(()), |taken, _| taken.or_else(|_| back(()))).map_err(&lost)?;
             }
         }
         Ok(())
@@ -105,7 +139,7 @@ impl Staged {
                 body(&mut args);
             });
         }));
-        ran.map_err(|panic| panic_text(&*panic))
+        ran.map_err(panic_text)
     }
 }
 

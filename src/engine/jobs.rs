@@ -289,10 +289,19 @@ impl Engine {
             && let Err(error) = self.driver.fill(queue.id, ptr, spec.bytes, 0)
         {
             lock(&self.state).core.leave(bytes);
-            self.run(Job::FreeInOrder { ptr, bytes });
+            self.give_back(ptr, bytes);
             return Err(not_cleared(error));
         }
         Ok(ptr)
+    }
+
+    /// Frees memory that nothing queued uses.
+    fn give_back(&self, ptr: DevicePtr, bytes: Bytes) {
+        if self.driver.caps().stream_ordered {
+            self.run(Job::FreeInOrder { ptr, bytes });
+        } else {
+            self.start_free(&mut lock(&self.state), FreeJob { ptr, bytes, uses: Vec::new() });
+        }
     }
 
     fn allocate_for(&self, grant: &Grant, slot: Slot, index: usize) {

@@ -133,6 +133,8 @@ pub struct Engine {
     is_being_closed: Mutex<()>,
     /// The device's own thread, once there is one.
     own_thread: OnceLock<sync::ThreadId>,
+    /// Jobs were left by a thread that may not call the driver.
+    jobs_left: AtomicBool,
     /// The driver refused a look at the device.
     look_again: AtomicBool,
 }
@@ -172,6 +174,7 @@ impl Engine {
             closing: AtomicBool::new(false),
             is_being_closed: Mutex::new(()),
             own_thread: OnceLock::new(),
+            jobs_left: AtomicBool::new(false),
             look_again: AtomicBool::new(false),
         })
     }

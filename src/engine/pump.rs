@@ -38,7 +38,7 @@ impl Engine {
     pub(crate) fn pump(&self) {
         loop {
             self.decide();
-            if !(self.run_lanes() | self.run_launchers()) {
+            if self.leaves_jobs() || !(self.run_lanes() | self.run_launchers()) {
                 break;
             }
         }
@@ -46,6 +46,16 @@ impl Engine {
             self.driver.unpark();
         }
         self.close();
+    }
+
+    /// Whether what is to be done is left to the device's own thread, since this one may not call the driver.
+    fn leaves_jobs(&self) -> bool {
+        let is_left = !self.driver.may_call();
+        if is_left {
+            self.jobs_left.store(true, Ordering::SeqCst);
+            self.driver.unpark();
+        }
+        is_left
     }
 
     fn decide(&self) {
@@ -195,6 +205,7 @@ impl Engine {
         }
         let (followed, retries) = self.follow_up();
         came |= followed | self.has_left_launchers() | self.has_left_frees();
+        came |= self.jobs_left.swap(false, Ordering::SeqCst);
         if came || retries {
             self.pump();
         }

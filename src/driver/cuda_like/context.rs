@@ -9,7 +9,7 @@ use std::{
     cell::Cell,
     ffi::c_int,
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 /// What differs between the vendors. Dropped, it gives its context up.
@@ -41,11 +41,13 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
 pub(super) struct Context<V: Vendor> {
     pub(super) vendor: V,
     lost: OnceLock<DriverError>,
+    /// Pinned memory to be freed by a thread that may.
+    given_up: Mutex<Vec<Handle>>,
 }
 
 impl<V: Vendor> Context<V> {
     pub(super) fn new(vendor: V) -> Context<V> {
-        Context { vendor, lost: OnceLock::new() }
+        Context { vendor, lost: OnceLock::new(), given_up: Mutex::default() }
     }
 
     /// The calls that both vendors have.
@@ -63,7 +65,7 @@ impl<V: Vendor> Context<V> {
 
     /// As [`enter`](Context::enter), on a lost device too.
     pub(super) fn enter_anyway(&self) -> Result<Entered<'_, V>> {
-        if IS_WITHIN.get() {
+        if is_within() {
             let message = "a host kernel's body must not call its device";
             return Err(DriverError::new(DriverErrorKind::Refused, "launch_host", 0, message));
         }
@@ -125,10 +127,25 @@ impl<V: Vendor> Context<V> {
 
     /// Frees pinned memory, from any thread.
     pub(super) fn free_host(self: Arc<Context<V>>, block: Handle) {
+        self.given_up().push(block);
+        if !is_within() {
+            self.free_given_up();
+        }
+    }
+
+    /// Frees the pinned memory that was given up, within a host kernel as well.
+    pub(super) fn free_given_up(&self) {
+        let blocks = std::mem::take(&mut *self.given_up());
         // Where the context is gone, so is the memory.
         let Ok(_entered) = self.enter_anyway() else { return };
-        // SAFETY: the block was given by this context's `allocate_host`, and this is the only free of it.
-        let _ = unsafe { (self.symbols().free_host.call)(block.0) };
+        for block in blocks {
+            // SAFETY: the block was given by this context's `allocate_host`, and this is the only free of it.
+            let _ = unsafe { (self.symbols().free_host.call)(block.0) };
+        }
+    }
+
+    fn given_up(&self) -> MutexGuard<'_, Vec<Handle>> {
+        self.given_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,6 +160,11 @@ pub(super) fn within<R>(work: impl FnOnce() -> R) -> R {
     let result = work();
     IS_WITHIN.set(false);
     result
+}
+
+/// Whether this thread runs a host kernel.
+pub(super) fn is_within() -> bool {
+    IS_WITHIN.get()
 }
 
 /// The time in which a context is current. What was current before is so again afterwards.

@@ -23,6 +23,10 @@ pub(super) fn launch<V: Vendor>(device: &CudaLike<V>, queue: QueueId, kernel: Ho
     };
     let place = device.queues.find(queue, NAME)?;
     let take_back = |from: &HostRange, to| device.bring_in(place, from, to);
+    let lost =
+        |error: DriverError| device.context.lose_by(DriverError { kind: DriverErrorKind::Lost, ..error });
+    // Dropped last: what its body has captured may call this device.
+    let staged = Staged::new(device, &device.stages, kernel)?;
     let _entered = device.context.enter()?;
     let _turn = place.turn();
     let call = |staged: &Arc<Staged>| {
@@ -36,7 +40,7 @@ pub(super) fn launch<V: Vendor>(device: &CudaLike<V>, queue: QueueId, kernel: Ho
         place.copying().push(called);
         Ok(())
     };
-    Staged::launch(device, &device.stages, queue, kernel, call, take_back)
+    staged.queue(device, queue, call, take_back, lost)
 }
 
 /// Runs on a thread of the vendor's, which must not unwind.

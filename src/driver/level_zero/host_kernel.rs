@@ -20,6 +20,9 @@ const NAME: &str = "launch_host";
 pub(super) fn launch(device: &LevelZero, queue: QueueId, kernel: HostKernel) -> Result<()> {
     let (place, runner) = (device.queue(queue, NAME)?, device.runner()?);
     let take_back = |from: &HostRange, to| device.bring_in(place, from, to);
+    let lost = |error: DriverError| device.context.lose(DriverError { kind: DriverErrorKind::Lost, ..error });
+    // Dropped last: what its body has captured may call this device.
+    let staged = Staged::new(device, &device.stages, kernel)?;
     let _turn = place.turn();
     let call = |staged: &Arc<Staged>| {
         let context = device.context.clone();
@@ -32,7 +35,7 @@ pub(super) fn launch(device: &LevelZero, queue: QueueId, kernel: HostKernel) -> 
         runner.push(Job { gate, staged: staged.clone(), context });
         Ok(())
     };
-    Staged::launch(device, &device.stages, queue, kernel, call, take_back)
+    staged.queue(device, queue, call, take_back, lost)
 }
 
 /// Where a list stops. Its events go back once the list has passed, and the host is done with them.

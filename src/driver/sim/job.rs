@@ -67,7 +67,7 @@ pub(in crate::driver) struct Job {
 impl Job {
     /// Does piece `index` of `cuts`; why it failed, if it did.
     pub(in crate::driver) fn step(&mut self, index: u32, cuts: u32) -> Result<(), String> {
-        catch_unwind(AssertUnwindSafe(|| self.run(index, cuts))).map_err(|panic| panic_text(&*panic))
+        catch_unwind(AssertUnwindSafe(|| self.run(index, cuts))).map_err(panic_text)
     }
 
     fn run(&mut self, index: u32, cuts: u32) {
