@@ -19,6 +19,9 @@ pub const CHECKS: &[Check] = &[
     ("a slow queue and the frees of others", slow_queue),
     ("memory as the driver tells it", told),
     ("a refused allocation takes nothing", refused),
+    ("a kernel's body that lets go of what is in the way", body_lets_go),
+    ("two arguments that overlap", overlapping),
+    ("a device closed at work and opened again", reopened),
 ];
 
 /// A device with room for so many arrays, and a second queue.
@@ -314,4 +317,56 @@ fn refused(rig: &Rig) -> String {
     assert_eq!(driver.allocate_host(64).expect("pinned").kind(), HostKind::Pinned);
     end(device);
     String::new()
+}
+
+/// Whoever waits for the room is not told that the driver refused what the body's own thread may not do.
+fn body_lets_go(rig: &Rig) -> String {
+    let (device, _second) = open(rig, 2);
+    let own = array(rig, &device, 1);
+    let in_way = array(rig, &device, 2);
+    let guard = in_way.ensure_resident().wait().expect("resident");
+    let launch = device.prepare([Use::read_write(&own)]).wait().expect("resident");
+    let work = launch.submit(|run| {
+        rig.spin(run.driver(), run.queue(), BUSY);
+        run.host_kernel(Duration::ZERO, move |args| {
+            args[0].bytes_mut().fill(9);
+            drop((guard, in_way));
+        })
+    });
+    work.expect("queued");
+    std::thread::scope(|scope| {
+        let room = scope.spawn(|| device.alloc(bytes(rig)).wait());
+        drop(room.join().expect("no panic").expect("there is room once the body has run"));
+    });
+    is(rig, "what the body wrote", &own, 0x0909_0909);
+    end(device);
+    String::new()
+}
+
+fn overlapping(rig: &Rig) -> String {
+    let (device, _second) = open(rig, 2);
+    let buffer = array(rig, &device, 1);
+    let [first, second] = [(0, 16), (8, 16)].map(|(at, len)| buffer.view(at, len).expect("within"));
+    let launch = device.prepare([Use::read_write(&first), Use::read(&second)]).wait().expect("resident");
+    let error = launch.submit(|run| run.host_kernel(Duration::ZERO, |_| {})).expect_err("they overlap");
+    assert_eq!(error.kind(), ErrorKind::Misuse, "{error}");
+    is(rig, "the buffer", &buffer, 1);
+    end(device);
+    String::new()
+}
+
+fn reopened(rig: &Rig) -> String {
+    let (device, second) = open(rig, 4);
+    let total = device.memory_info().device_free;
+    let [here, other] = [1, 2].map(|number| array(rig, &device, number));
+    late(rig, &device, &second, [Use::read_write(&here), Use::read(&other)], 0);
+    drop((here, other, second, device));
+    let begun = Instant::now();
+    let (again, _second) = open(rig, 4);
+    let waited = begun.elapsed();
+    let info = again.memory_info();
+    assert!(info.device_free.map(|free| free + info.cached) >= total, "{info}");
+    is(rig, "a new array", &array(rig, &again, 5), 5);
+    end(again);
+    format!("it took {waited:.1?}")
 }

@@ -240,7 +240,7 @@ fn a_host_kernel_has_its_arguments_between_copies() {
         assert_eq!((called("copy_out"), called("copy_in")), (2 * times, times));
         assert_eq!(called("allocate_host"), 1, "the same memory serves every kernel in turn");
     }
-    for call in ["copy_out", "launch_host", "copy_in"] {
+    for call in ["copy_out", "launch_host"] {
         set(|library| library.refuse = Some((call, 99999)));
         let error = device.launch_host(queue, kernel(3, call == "launch_host")).expect_err("it is refused");
         assert_eq!((error.kind, error.code), (DriverErrorKind::Refused, 99999), "{error}");
@@ -289,4 +289,56 @@ fn fixed_memory_is_of_no_pool_and_can_be_shared() {
         drop(device);
         assert_eq!(live(), 0);
     }
+}
+
+/// The body runs all the same, so what it wrote is there or the device is lost.
+#[test]
+fn what_a_host_kernel_wrote_is_taken_back_or_the_device_is_lost() {
+    let device = open(true);
+    let queue = device.create_queue(QueueRole::Compute).expect("a queue");
+    let kernel = || HostKernel::new(Duration::ZERO, |_| {}).arg(DevicePtr::from_raw(8), 8, ArgAccess::Write);
+    set(|library| library.refuse = Some(("copy_in", 99999)));
+    let error = device.launch_host(queue, kernel()).expect_err("it is refused");
+    assert_eq!((error.kind, error.code, error.call), (DriverErrorKind::Lost, 99999, "copy_in"), "{error}");
+    assert!(called("copy_in") > 1, "it is tried again");
+    set(|library| library.refuse = None);
+    assert_eq!(device.record(queue), Err(error));
+}
+
+#[test]
+fn what_a_refused_host_kernel_has_captured_may_call_its_device_when_it_goes() {
+    struct Calls(Arc<CudaLike<Fake>>, QueueId);
+    impl Drop for Calls {
+        fn drop(&mut self) {
+            set(|library| library.refuse = None);
+            self.0.record(self.1).expect("a fence");
+            self.0.fill(self.1, DevicePtr::from_raw(8), 8, 0).expect("a fill");
+        }
+    }
+    let device = open(true);
+    let queue = device.create_queue(QueueRole::Compute).expect("a queue");
+    for call in ["allocate_host", "copy_out", "launch_host"] {
+        let calls = Calls(device.clone(), queue);
+        let kernel = HostKernel::new(Duration::ZERO, move |_| drop(calls));
+        let kernel = kernel.arg(DevicePtr::from_raw(8), 8, ArgAccess::Write);
+        set(|library| library.refuse = Some((call, 99999)));
+        assert_eq!(device.launch_host(queue, kernel).expect_err("it is refused").code, 99999, "{call}");
+    }
+    let overlapping = HostKernel::new(Duration::ZERO, |_| {})
+        .arg(DevicePtr::from_raw(8), 8, ArgAccess::Write)
+        .arg(DevicePtr::from_raw(15), 8, ArgAccess::Read);
+    let error = device.launch_host(queue, overlapping).expect_err("they overlap");
+    assert_eq!(error.kind, DriverErrorKind::Invalid);
+}
+
+#[test]
+fn pinned_memory_dropped_within_a_host_kernel_is_freed_later() {
+    let device = open(true);
+    let queue = device.create_queue(QueueRole::Compute).expect("a queue");
+    let memory = device.allocate_host(8).expect("pinned memory");
+    let kernel = HostKernel::new(Duration::ZERO, move |_| drop(memory));
+    device.launch_host(queue, kernel).expect("it is queued");
+    assert_eq!(called("free_host"), 0, "the vendor was called within");
+    drop(device);
+    assert_eq!(live(), 0);
 }
