@@ -9,7 +9,7 @@ use crate::{
 };
 use futures::FutureExt;
 use std::time::Duration;
-use tack_residency::{Device, MemoryInfo, Result, driver::sim::Span};
+use tack_residency::{Device, MemoryInfo, driver::sim::Span};
 
 /// What one run leaves.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub fn run(
     budget: Option<u64>,
     program: &Program,
     watch: &mut dyn FnMut(&Device, usize),
-) -> std::result::Result<Run, String> {
+) -> Result<Run, String> {
     let target = Target::open(options, budget)?;
     let (device, shared, holds) = (target.device().clone(), Shared::default(), options.holds());
     match &target {
@@ -68,15 +68,10 @@ async fn play(
     program: &Program,
     (shared, holds): (&Shared, bool),
     watch: &mut dyn FnMut(&Device, usize),
-) -> std::result::Result<Run, String> {
+) -> Result<Run, String> {
     let start = device.driver().now();
     for (place, step) in program.steps[..program.end].iter().enumerate() {
-        let done = match step {
-            Step::Alloc { bytes, content } => player.alloc(*bytes, *content).await,
-            Step::Launch(launch) => player.launch(place, launch).await,
-            Step::HostRead(buffer) => player.read(place, *buffer).await,
-            Step::Free(buffer) => player.free(*buffer).await,
-        };
+        let done = player.step(place, step).await;
         done.map_err(|error| format!("line {}: {error}", place + 1))?;
         watch(device, place);
     }
@@ -92,7 +87,12 @@ async fn play(
         Record { spans, stalls }
     });
     let memory = device.memory_info();
-    let digest = if holds { Some(sum_up(player, program, shared).await.map_err(after)?) } else { None };
+    let digest = if holds {
+        player.read_left(program).await.map_err(after)?;
+        Some(shared.digest.value())
+    } else {
+        None
+    };
     for step in &program.steps[program.end..] {
         if let Step::Free(buffer) = step {
             player.free(*buffer).await.map_err(after)?;
@@ -101,13 +101,4 @@ async fn play(
     player.settle().await.map_err(after)?;
     device.check().map_err(after)?;
     Ok(Run { budget: None, raised: false, start, end, memory, record, digest })
-}
-
-/// Reads all that is left, for the digest alone.
-async fn sum_up(player: &mut impl Player, program: &Program, shared: &Shared) -> Result<u64> {
-    for &buffer in &program.left {
-        player.read(program.steps.len() + buffer, buffer).await?;
-    }
-    player.settle().await?;
-    Ok(shared.digest.value())
 }

@@ -66,21 +66,37 @@ impl Trace {
         let file = File::open(path)?;
         let reader: Box<dyn Read> =
             if file_name.ends_with(".gz") { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
-        let events = BufReader::new(reader).lines().enumerate().map(|(index, line)| {
+        Trace::read(name, BufReader::new(reader))
+    }
+
+    /// Reads what a file holds.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Trace::open).
+    pub fn read(name: String, lines: impl BufRead) -> io::Result<Trace> {
+        let events = lines.lines().enumerate().map(|(index, line)| {
             serde_json::from_str(&line?).map_err(|error| {
-                let what = format!("{file_name}, line {}: {error}", index + 1);
+                let what = format!("{name}, line {}: {error}", index + 1);
                 io::Error::new(io::ErrorKind::InvalidData, what)
             })
         });
-        Ok(Trace { name, events: events.collect::<io::Result<_>>()? })
+        let events = events.collect::<io::Result<_>>()?;
+        Ok(Trace { name, events })
     }
 
     /// The same with every size divided, rounded up to whole words of four bytes.
     #[must_use]
-    pub fn scaled(mut self, divisor: u64) -> Trace {
+    pub fn scaled(self, divisor: u64) -> Trace {
+        self.resized(|bytes| bytes.div_ceil(divisor))
+    }
+
+    /// The same with every size changed, rounded up to whole words of four bytes.
+    #[must_use]
+    pub fn resized(mut self, size: impl Fn(u64) -> u64) -> Trace {
         for event in &mut self.events {
             if let Event::Alloc { bytes, .. } = event {
-                *bytes = bytes.div_ceil(divisor).next_multiple_of(4);
+                *bytes = size(*bytes).next_multiple_of(4);
             }
         }
         self

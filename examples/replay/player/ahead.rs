@@ -1,6 +1,6 @@
 //! Through the asynchronous API, with launches asked for ahead of their turn.
 
-use super::{KERNEL, Player, Shared};
+use super::{Player, Work};
 use crate::{
     content,
     program::{Content, Launch},
@@ -10,10 +10,10 @@ use std::task::Poll;
 use tack_residency::{Buffer, Device, LaunchQueue, Result, Use};
 
 /// A program that looks ahead, and waits for what the host reads.
-pub struct Ahead {
+pub struct Ahead<W> {
     device: Device,
     holds: bool,
-    shared: Shared,
+    work: W,
     buffers: Vec<Option<Buffer>>,
     queue: LaunchQueue,
     /// Those under way.
@@ -26,16 +26,16 @@ type HostRead = LocalBoxFuture<'static, (usize, Result<Vec<u8>>)>;
 /// How many reads may be under way: each holds a buffer's bytes.
 const READS: usize = 32;
 
-impl Ahead {
+impl<W: Work> Ahead<W> {
     /// With `holds`, the device holds bytes.
-    pub fn new(device: &Device, look_ahead: usize, holds: bool, shared: Shared) -> Ahead {
+    pub fn new(device: &Device, look_ahead: usize, holds: bool, work: W) -> Ahead<W> {
         let (buffers, queue) = (Vec::new(), device.launch_queue(look_ahead));
-        Ahead { device: device.clone(), holds, shared, buffers, queue, reads: FuturesUnordered::new() }
+        Ahead { device: device.clone(), holds, work, buffers, queue, reads: FuturesUnordered::new() }
     }
 
     fn take(&self, place: usize, bytes: &[u8]) {
         if self.holds {
-            self.shared.digest.read(place, bytes);
+            self.work.digest().read(place, bytes);
         }
     }
 
@@ -54,7 +54,7 @@ fn alive(buffers: &[Option<Buffer>], number: usize) -> &Buffer {
     buffers[number].as_ref().expect("a program uses what is alive")
 }
 
-impl Player for Ahead {
+impl<W: Work> Player for Ahead<W> {
     async fn alloc(&mut self, bytes: u64, content: Content) -> Result<()> {
         let is_cleared = content == Content::Cleared;
         let buffer =
@@ -72,7 +72,7 @@ impl Player for Ahead {
         let buffers = &self.buffers;
         let uses: Vec<Use<'_>> =
             launch.uses.iter().map(|&(number, how)| how.of(alive(buffers, number))).collect();
-        self.queue.push(uses, self.shared.work(place, launch, KERNEL)).await
+        self.queue.push(uses, self.work.kernel(place, launch)).await
     }
 
     async fn read(&mut self, place: usize, number: usize) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Through the blocking facade: every call waits.
 
-use super::{KERNEL, Player, Shared};
+use super::{Player, Shared, Work};
 use crate::{
     content,
     program::{Content, Launch},
@@ -41,7 +41,7 @@ impl Player for Facade {
 
     async fn launch(&mut self, place: usize, launch: &Launch) -> Result<()> {
         let uses: Vec<_> = launch.uses.iter().map(|&(number, how)| how.of(self.buffer(number))).collect();
-        self.device.prepare(uses)?.submit(self.shared.work(place, launch, KERNEL))
+        self.device.prepare(uses)?.submit(self.shared.kernel(place, launch))
     }
 
     async fn read(&mut self, place: usize, buffer: usize) -> Result<()> {

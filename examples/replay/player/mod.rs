@@ -8,7 +8,7 @@ pub use facade::Facade;
 
 use crate::{
     content::{self, Digest, How},
-    program::{Content, Launch},
+    program::{Content, Launch, Program, Step},
 };
 use std::{
     collections::BTreeMap,
@@ -29,6 +29,34 @@ pub trait Player {
     async fn free(&mut self, buffer: usize) -> Result<()>;
     /// Waits until all that was asked for is done.
     async fn settle(&mut self) -> Result<()>;
+
+    /// Does the step at a place of the program.
+    async fn step(&mut self, place: usize, step: &Step) -> Result<()> {
+        match step {
+            Step::Alloc { bytes, content } => self.alloc(*bytes, *content).await,
+            Step::Launch(launch) => self.launch(place, launch).await,
+            Step::HostRead(buffer) => self.read(place, *buffer).await,
+            Step::Free(buffer) => self.free(*buffer).await,
+        }
+    }
+
+    /// Reads all that a program leaves, for the digest alone.
+    async fn read_left(&mut self, program: &Program) -> Result<()> {
+        for &buffer in &program.left {
+            self.read(program.steps.len() + buffer, buffer).await?;
+        }
+        self.settle().await
+    }
+}
+
+/// Queues a launch's kernel.
+pub type Kernel = Box<dyn FnOnce(&Run<'_>) -> Result<()> + Send>;
+
+/// What a program's launches do, and where what the host reads is summed up.
+pub trait Work {
+    /// The launch at a place of the program.
+    fn kernel(&self, place: usize, launch: &Launch) -> Kernel;
+    fn digest(&self) -> &Digest;
 }
 
 /// What all kernels of a run share.
@@ -43,17 +71,14 @@ impl Shared {
     pub fn buffer_at(&self, address: u64) -> Option<usize> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).get(&address).copied()
     }
+}
 
-    /// What a launch's kernel is, and how it is queued. Each launch is labelled, for a timeline that shows it.
-    fn work(
-        &self,
-        place: usize,
-        launch: &Launch,
-        label: &'static str,
-    ) -> impl FnOnce(&Run<'_>) -> Result<()> + use<> {
+impl Work for Shared {
+    /// A kernel on the host that mixes bytes. Each is labelled, for a timeline that shows it.
+    fn kernel(&self, place: usize, launch: &Launch) -> Kernel {
         let (buffers, hows): (Vec<usize>, Vec<How>) = launch.uses.iter().copied().unzip();
         let (cost, shared) = (launch.cost, self.clone());
-        move |run| {
+        Box::new(move |run| {
             let mut places = shared.places.lock().unwrap_or_else(PoisonError::into_inner);
             places
                 .extend(buffers.iter().enumerate().map(|(index, &buffer)| (run.ptr(index).as_raw(), buffer)));
@@ -65,8 +90,12 @@ impl Shared {
                 let access = if how == How::Read { ArgAccess::Read } else { ArgAccess::Write };
                 kernel = kernel.arg(run.ptr(index), run.bytes(index), access);
             }
-            Ok(run.driver().launch_host(run.queue(), kernel.labelled(label))?)
-        }
+            Ok(run.driver().launch_host(run.queue(), kernel.labelled(KERNEL))?)
+        })
+    }
+
+    fn digest(&self) -> &Digest {
+        &self.digest
     }
 }
 
