@@ -1,32 +1,17 @@
 //! The examples that have no tests of their own: what they do with their command lines and their output.
 
-use std::{
-    ffi::OsString,
-    io::{self, Write},
-};
+use full::Full;
+use std::{ffi::OsString, io::Write};
 
 #[cfg(feature = "serde")]
 #[allow(dead_code)]
 #[path = "../examples/devices.rs"]
 mod devices;
+#[path = "common/full.rs"]
+mod full;
 #[allow(dead_code)]
 #[path = "../examples/overlap.rs"]
 mod overlap;
-
-/// Writes to it until it is full.
-struct Full(usize);
-
-impl Write for Full {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let taken = bytes.len().min(self.0);
-        self.0 -= taken;
-        if taken < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 /// Does what a command line asks one of them for; its problem, if it has one.
 type Perform = fn(&[OsString], &mut dyn Write) -> Option<String>;

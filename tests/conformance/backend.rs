@@ -1,5 +1,6 @@
 //! What a check needs of a device, real or simulated: a driver with its queues, work that takes time, two kernels.
 
+pub use crate::mixing::mixed;
 use std::{
     sync::Arc,
     thread,
@@ -30,8 +31,13 @@ pub trait Backend: Send + Sync {
     /// A launch's work: one added to every number of the use at `index`.
     fn add_one(&self, run: &Run<'_>, index: usize) -> Result<(), Error>;
 
+    /// A launch's work: one of its uses mixed into another, or into nothing.
+    fn mix_uses(&self, run: &Run<'_>, mix: Mix) -> Result<(), Error>;
+
     /// A launch's work: its second use mixed into its first, as [`mixed`] does.
-    fn mix(&self, run: &Run<'_>, salt: u32) -> Result<(), Error>;
+    fn mix(&self, run: &Run<'_>, salt: u32) -> Result<(), Error> {
+        self.mix_uses(run, Mix { to: 0, from: Some(1), keeps: true, salt })
+    }
 
     /// A device of a driver's own, with these options.
     fn device(&self, options: Options) -> Device {
@@ -39,9 +45,16 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// What `mix` does to one number.
-pub fn mixed(value: u32, input: u32, index: usize, salt: u32) -> u32 {
-    value.wrapping_mul(1_664_525).wrapping_add(input).wrapping_add(index as u32).wrapping_add(salt)
+/// What a kernel mixes: every number that it reads changes one that it writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// The use that is written.
+    pub to: usize,
+    /// The use that is read, if one is.
+    pub from: Option<usize>,
+    /// Whether what was in `to` counts too.
+    pub keeps: bool,
+    pub salt: u32,
 }
 
 /// How long a queue is kept busy where that is to be noticed.

@@ -1,8 +1,9 @@
 //! The backends to check, each by how it is opened; a new one is one more entry.
 
 use crate::{
-    backend::{Backend, Rig},
+    backend::{Backend, Mix, Rig},
     control::Control,
+    host_kernels,
 };
 use std::{sync::Arc, time::Duration};
 use tack_residency::{
@@ -113,31 +114,10 @@ impl Backend for Opened {
     }
 
     fn add_one(&self, run: &Run<'_>, index: usize) -> Result<(), Error> {
-        run.host_kernel(Duration::ZERO, move |args| {
-            each(args[index].bytes_mut(), |_, number| number.wrapping_add(1));
-        })
+        host_kernels::add_one(run, index)
     }
 
-    fn mix(&self, run: &Run<'_>, salt: u32) -> Result<(), Error> {
-        run.host_kernel(Duration::ZERO, move |args| {
-            let [to, from] = args else { unreachable!() };
-            let mut inputs = from.bytes().chunks_exact(4);
-            each(to.bytes_mut(), |index, number| {
-                let input = inputs.next().expect("both are as long");
-                crate::backend::mixed(
-                    number,
-                    u32::from_le_bytes(input.try_into().expect("four")),
-                    index,
-                    salt,
-                )
-            });
-        })
-    }
-}
-
-fn each(bytes: &mut [u8], mut change: impl FnMut(usize, u32) -> u32) {
-    for (index, number) in bytes.chunks_exact_mut(4).enumerate() {
-        let changed = change(index, u32::from_le_bytes([number[0], number[1], number[2], number[3]]));
-        number.copy_from_slice(&changed.to_le_bytes());
+    fn mix_uses(&self, run: &Run<'_>, mix: Mix) -> Result<(), Error> {
+        host_kernels::mix(run, mix)
     }
 }

@@ -15,8 +15,11 @@ mod cuda;
 mod dropped;
 #[cfg(feature = "hip")]
 mod hip;
+mod host_kernels;
 #[cfg(feature = "level-zero")]
 mod level_zero;
+#[path = "../common/mixing.rs"]
+mod mixing;
 mod order;
 mod program;
 #[path = "../common/random.rs"]

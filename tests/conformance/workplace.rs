@@ -38,14 +38,19 @@ fn profile() -> PathBuf {
     program.ancestors().nth(2).expect("cargo's own folders").to_owned()
 }
 
-/// Builds a library's stand-in, which does nothing where that is fresh; the file.
+/// Builds a library's stand-in; the file.
 pub fn build(library: &Library) -> PathBuf {
+    build_example(library.example).join(format!("lib{}.so", library.example.replace('-', "_")))
+}
+
+/// Builds an example, which does nothing where that is fresh; the folder that it is in.
+pub fn build_example(example: &str) -> PathBuf {
     let profile = profile();
     let name = profile.file_name().expect("a profile").to_string_lossy().into_owned();
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(cargo);
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    command.args(["build", "--quiet", "--locked", "--example", library.example]);
+    command.args(["build", "--quiet", "--locked", "--example", example]);
     command.args(["--profile", if name == "debug" { "dev" } else { &name }]);
     let above = profile.parent().expect("cargo's target folder");
     // With a target named, cargo puts a folder of its name between.
@@ -72,24 +77,25 @@ pub fn build(library: &Library) -> PathBuf {
     let features: Vec<&str> = features.iter().filter(|(_, on)| *on).map(|(name, _)| *name).collect();
     command.args(["--no-default-features", "--features", &features.join(",")]);
     let status = command.status().expect("cargo runs");
-    assert!(status.success(), "the simulated library {} was not built", library.example);
-    profile.join("examples").join(format!("lib{}.so", library.example.replace('-', "_")))
+    assert!(status.success(), "{example} was not built");
+    profile.join("examples")
 }
 
 /// A child of this program, for one backend.
 pub fn child(entry: &Entry, folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program"));
+    command.args(["--child", entry.name]).args(args).env("TACK_SIM_REPORT", "1");
+    place(&mut command, entry, folder);
     command
-        .args(["--child", entry.name])
-        .args(args)
-        .env("LD_LIBRARY_PATH", folder)
-        .env("TACK_SIM_REPORT", "1");
-    command.envs(entry.settings.iter().copied());
+}
+
+/// Has a program find a backend's library in a folder.
+pub fn place(command: &mut Command, entry: &Entry, folder: &Path) {
+    command.env("LD_LIBRARY_PATH", folder).envs(entry.settings.iter().copied());
     if let Some((variable, file)) = entry.library.and_then(|library| Some((library.variable?, library.file)))
     {
         command.env(variable, folder.join(file));
     }
-    command
 }
 
 /// What came of a child.

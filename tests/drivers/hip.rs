@@ -1,6 +1,8 @@
 //! A HIP runtime library over simulated devices: AMD's symbols, without AMD.
 #![allow(unsafe_code, non_snake_case)]
 
+#[path = "hip/compiler.rs"]
+mod compiler;
 mod simulated;
 
 use simulated::{

@@ -2,6 +2,7 @@
 
 use super::{
     code::{self, Answer},
+    mixing,
     state::Library,
     stream,
 };
@@ -32,6 +33,7 @@ pub fn find(name: &str) -> Option<Kernel> {
     Some(match name {
         "add_one" => add_one,
         "mix" => mix,
+        "fold" => fold,
         "spin" => spin,
         _ => return None,
     })
@@ -42,22 +44,29 @@ fn add_one(params: &Params) -> HostKernel {
     let (data, count) = (params.at(0), params.at(1));
     numbers(HostKernel::new(Duration::ZERO, |args| {
         let Some(data) = args.first_mut() else { return };
-        data.bytes_mut().chunks_exact_mut(4).for_each(|number| put(number, |value| value.wrapping_add(1)));
+        mixing::add_one(data.bytes_mut());
     }))(data, count, ArgAccess::Write)
 }
 
-/// Mixes the second numbers into the first: `to`, `from`, `count`, `salt`.
+/// Mixes the second numbers into the first: `to`, `to_count`, `from`, `from_count`, `keeps`, `salt`.
 fn mix(params: &Params) -> HostKernel {
-    let (to, from, count, salt): (_, _, _, u32) = (params.at(0), params.at(1), params.at(2), params.at(3));
+    let (keeps, salt): (u32, u32) = (params.at(4), params.at(5));
+    two(params, move |to, from| mixing::mix(to, from, keeps != 0, salt))
+}
+
+/// Adds each of the second numbers to one of the first: `to`, `to_count`, `from`, `from_count`.
+fn fold(params: &Params) -> HostKernel {
+    two(params, mixing::fold)
+}
+
+/// A kernel that writes numbers and reads others, or none.
+fn two(params: &Params, body: impl FnOnce(&mut [u8], &[u8]) + Send + 'static) -> HostKernel {
     let kernel = numbers(HostKernel::new(Duration::ZERO, move |args| {
-        let [to, from] = args else { return };
-        let numbers = to.bytes_mut().chunks_exact_mut(4).zip(from.bytes().chunks_exact(4));
-        for (index, (number, input)) in numbers.enumerate() {
-            let more = read(input).wrapping_add(index as u32).wrapping_add(salt);
-            put(number, |value| value.wrapping_mul(1_664_525).wrapping_add(more));
-        }
+        let Some((to, rest)) = args.split_first_mut() else { return };
+        body(to.bytes_mut(), rest.first().map_or(&[][..], |from| from.bytes()));
     }));
-    numbers(kernel(to, count, ArgAccess::Write))(from, count, ArgAccess::Read)
+    let kernel = kernel(params.at(0), params.at(1), ArgAccess::Write);
+    numbers(kernel)(params.at(2), params.at(3), ArgAccess::Read)
 }
 
 /// Keeps the stream busy: `nanos`.
@@ -71,15 +80,6 @@ fn numbers(kernel: HostKernel) -> impl FnOnce(u64, u64, ArgAccess) -> HostKernel
         let bytes = count.saturating_mul(4);
         if bytes == 0 { kernel } else { kernel.arg(DevicePtr::from_raw(ptr), bytes, access) }
     }
-}
-
-fn read(number: &[u8]) -> u32 {
-    number.try_into().map_or(0, u32::from_le_bytes)
-}
-
-fn put(number: &mut [u8], change: impl FnOnce(u32) -> u32) {
-    let changed = change(read(number));
-    number.copy_from_slice(&changed.to_le_bytes());
 }
 
 /// The most threads of a block.

@@ -16,6 +16,8 @@ mod event;
 mod exports;
 mod handles;
 mod kernels;
+#[path = "../../common/mixing.rs"]
+mod mixing;
 mod module;
 mod open;
 mod outlet;

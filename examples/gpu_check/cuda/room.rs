@@ -1,9 +1,10 @@
 //! Memory beside what others of the process hold: given back, made room in, full.
+#![allow(unsafe_code)]
 
+use super::{Check, Gpu};
 use crate::{
-    Check,
     backend::{Backend, until},
-    gpu::Gpu,
+    options::Extent,
 };
 use cudarc::driver::result;
 use std::{
@@ -21,8 +22,13 @@ pub const CHECKS: &[Check] = &[
     ("a full device, no budget", full_device),
 ];
 
-fn device(budget: u64) -> Device {
-    Device::options().budget(budget).open("cuda:0").expect("the device opens")
+fn device(gpu: &Gpu, budget: u64) -> Device {
+    Device::options().budget(budget).open(&gpu.name()).expect("the device opens")
+}
+
+/// What sizes are multiples of here, in bytes: 32 MiB where nothing is spared.
+fn unit(gpu: &Gpu) -> u64 {
+    if gpu.extent() == Extent::Full { 32 << 20 } else { 8 << 20 }
 }
 
 fn free_bytes() -> u64 {
@@ -33,15 +39,15 @@ fn free_bytes() -> u64 {
 fn given_back(gpu: &Gpu) -> String {
     gpu.context.bind_to_thread().expect("it is current");
     let before = free_bytes();
-    let device = device(1 << 30);
+    let device = device(gpu, 32 * unit(gpu));
     let buffers: Vec<Buffer> =
-        (0..48).map(|_| device.alloc(32 << 20).wait().expect("room is made")).collect();
+        (0..48).map(|_| device.alloc(unit(gpu)).wait().expect("room is made")).collect();
     for buffer in &buffers {
         let launch = device.prepare([Use::read_write(buffer)]).wait().expect("room is made");
         launch.submit(|run| Backend::add_one(gpu, run, 0)).expect("it is queued");
     }
     let during = free_bytes();
-    assert!(before.saturating_sub(during) > 900 << 20, "only {} bytes were taken", before - during);
+    assert!(before.saturating_sub(during) > 28 * unit(gpu), "only {} bytes were taken", before - during);
     drop(buffers);
     device.idle().wait().expect("not lost");
     let info = device.memory_info();
@@ -53,16 +59,19 @@ fn given_back(gpu: &Gpu) -> String {
 
 fn make_room(gpu: &Gpu) -> String {
     gpu.context.bind_to_thread().expect("it is current");
-    let device = device(4 << 30);
-    let kept: Vec<Buffer> = (0..64).map(|_| device.alloc(32 << 20).wait().expect("memory")).collect();
-    let gone: Vec<Buffer> = (0..64).map(|_| device.alloc(32 << 20).wait().expect("memory")).collect();
+    let device = device(gpu, 128 * unit(gpu));
+    let kept: Vec<Buffer> = (0..64).map(|_| device.alloc(unit(gpu)).wait().expect("memory")).collect();
+    let gone: Vec<Buffer> = (0..64).map(|_| device.alloc(unit(gpu)).wait().expect("memory")).collect();
     drop(gone);
     device.idle().wait().expect("not lost");
     let (before, info) = (free_bytes(), device.memory_info());
-    device.make_room(3 << 30).wait().expect("room is made");
+    device.make_room(96 * unit(gpu)).wait().expect("room is made");
     let after = free_bytes();
     let (spilled, cached) = (device.memory_info().spilled, device.memory_info().cached);
-    assert!(after.saturating_sub(before) >= 1 << 30, "the device has {before} B, and then {after} B free");
+    assert!(
+        after.saturating_sub(before) >= 32 * unit(gpu),
+        "the device has {before} B, and then {after} B free"
+    );
     assert!(
         kept.iter().all(|buffer| buffer.read().wait().is_ok_and(|bytes| bytes.iter().all(|&byte| byte == 0)))
     );
@@ -75,22 +84,21 @@ fn make_room(gpu: &Gpu) -> String {
 
 /// Takes all but a little of the device, and runs a program without a budget that needs more.
 fn full_device(gpu: &Gpu) -> String {
-    const LEFT: u64 = 1 << 30;
-    const BYTES: u64 = 64 << 20;
+    let (left, bytes) = (32 * unit(gpu), 2 * unit(gpu));
     gpu.context.bind_to_thread().expect("it is current");
     let asked = Arc::new(AtomicU64::new(0));
     let noted = asked.clone();
     let options = Device::options().on_memory_pressure(move |_| _ = noted.fetch_add(1, Ordering::Relaxed));
-    let device = options.open_driver("full", Cuda::open(0).expect("it opens")).expect("it opens");
+    let device = options.open_driver("full", Cuda::open(gpu.ordinal()).expect("it opens")).expect("it opens");
     let start = Instant::now();
-    let hog = free_bytes().saturating_sub(LEFT) as usize;
+    let hog = free_bytes().saturating_sub(left) as usize;
     // SAFETY: it is freed below, and nothing uses it.
     let hog = unsafe { result::malloc_sync(hog) }.expect("nearly all memory");
     let took = start.elapsed();
     let run = || {
         let mut buffers: Vec<Buffer> = Vec::new();
         for index in 0..40u8 {
-            let buffer = device.alloc(BYTES).uninitialised().wait()?;
+            let buffer = device.alloc(bytes).uninitialised().wait()?;
             buffer.fill(index).wait()?;
             buffers.push(buffer);
         }
@@ -116,7 +124,7 @@ fn full_device(gpu: &Gpu) -> String {
     assert!(asked.load(Ordering::Relaxed) > 0, "the hook was never called");
     device.check().expect("the books balance");
     format!(
-        "all but {LEFT} B taken in {took:.1?}; peak {} B, {} spills, {} restores, hook called {} times, then {full:?}",
+        "all but {left} B taken in {took:.1?}; peak {} B, {} spills, {} restores, hook called {} times, then {full:?}",
         info.peak,
         info.spills,
         info.restores,

@@ -1,6 +1,7 @@
 //! A kernel that faults: the device is lost, in a process of its own, since CUDA loses it for the whole process.
 
-use crate::{Check, gpu::Gpu};
+use super::{Check, Gpu};
+use crate::options::Extent;
 use std::{
     process::Command,
     time::{Duration, Instant},
@@ -12,21 +13,21 @@ use tack_residency::{
 
 pub const CHECKS: &[Check] = &[("a kernel that faults loses the device", in_a_child)];
 
-/// Tells this program that it is the child.
+/// Tells this program that it is the child; a device's number follows.
 pub const CHILD: &str = "--lose-the-device";
 
-fn in_a_child(_: &Gpu) -> String {
+fn in_a_child(gpu: &Gpu) -> String {
     let program = std::env::current_exe().expect("this program");
-    let child = Command::new(program).arg(CHILD).output().expect("it runs");
+    let child = Command::new(program).args([CHILD, &gpu.ordinal().to_string()]).output().expect("it runs");
     let (out, err) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
     assert!(child.status.success(), "{}: {out} {err}", child.status);
     out.trim().to_owned()
 }
 
 /// What the child does.
-pub fn lose() {
-    let gpu = Gpu::open().expect("the kernels are loaded");
-    let device = Device::options().budget(8 << 20).open("cuda").expect("it opens");
+pub fn lose(ordinal: u32) {
+    let gpu = Gpu::open(ordinal, Extent::Short).expect("the kernels are loaded");
+    let device = Device::options().budget(8 << 20).open(&gpu.name()).expect("it opens");
     let buffers: Vec<Buffer> = (0..4u8)
         .map(|value| {
             let buffer = device.alloc(4 << 20).wait().expect("room is made");

@@ -1,11 +1,8 @@
 //! What the driver's pool does when one queue allocates what another has freed: facts that the simulated device and its
 //! rules rest on.
 
-use crate::{
-    Check,
-    backend::{BUSY, Bench},
-    gpu::Gpu,
-};
+use super::{Check, Gpu};
+use crate::backend::{BUSY, Bench};
 use std::time::{Duration, Instant};
 use tack_residency::driver::DevicePtr;
 

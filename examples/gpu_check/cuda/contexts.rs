@@ -1,10 +1,10 @@
 //! What is CUDA's alone: contexts, streams that cudarc has.
 
-use crate::{
+use super::{
     Check,
-    backend::Bench,
     gpu::{self, Gpu},
 };
+use crate::backend::Bench;
 use cudarc::driver::{CudaContext, result};
 use std::{sync::Arc, thread, time::Duration};
 use tack_residency::driver::{HostKind, cuda::Cuda};
@@ -26,7 +26,7 @@ fn contexts(gpu: &Gpu) -> String {
         });
     });
     // A thread that has another context keeps it, and a pinned block may be freed there.
-    let other = CudaContext::new_non_primary(0, 0).expect("another context");
+    let other = CudaContext::new_non_primary(gpu.ordinal() as usize, 0).expect("another context");
     let block = bench.host(HostKind::Pinned, 4096);
     other.bind_to_thread().expect("it is current");
     driver.fill(bench.compute, ptr, 4096, 4).expect("a fill");
