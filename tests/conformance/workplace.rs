@@ -44,6 +44,8 @@ pub fn build(library: &Library) -> PathBuf {
 }
 
 /// Builds an example, which does nothing where that is fresh; the folder that it is in.
+///
+/// Without a sanitizer, though this program may have one: a library that has one finds it in no other program.
 pub fn build_example(example: &str) -> PathBuf {
     let profile = profile();
     let name = profile.file_name().expect("a profile").to_string_lossy().into_owned();
@@ -54,18 +56,15 @@ pub fn build_example(example: &str) -> PathBuf {
     command.args(["--profile", if name == "debug" { "dev" } else { &name }]);
     let above = profile.parent().expect("cargo's target folder");
     // With a target named, cargo puts a folder of its name between.
-    let triple = above
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .filter(|name| name.split('-').count() > 2);
-    let target = match &triple {
-        Some(triple) => {
-            command.args(["--target", triple]);
-            above.parent().expect("cargo's target folder")
-        }
-        None => above,
+    let is_triple = |name: &std::ffi::OsStr| name.to_string_lossy().split('-').count() > 2;
+    let target = match above.file_name().filter(|name| is_triple(name)) {
+        Some(_) => above.with_file_name("without-a-target"),
+        None => above.to_owned(),
     };
-    command.arg("--target-dir").arg(target);
+    if env::var("RUSTFLAGS").is_ok_and(|flags| flags.contains("sanitizer")) {
+        command.env_remove("RUSTFLAGS");
+    }
+    command.arg("--target-dir").arg(&target);
     // The crate's features that this program was built with.
     let features = [
         ("serde", cfg!(feature = "serde")),
@@ -78,7 +77,7 @@ pub fn build_example(example: &str) -> PathBuf {
     command.args(["--no-default-features", "--features", &features.join(",")]);
     let status = command.status().expect("cargo runs");
     assert!(status.success(), "{example} was not built");
-    profile.join("examples")
+    target.join(name).join("examples")
 }
 
 /// A child of this program, for one backend.
