@@ -11,7 +11,8 @@ that it reads into every byte that it writes, so the digests agree only if no by
 usage: replay [TRACE] [OPTIONS]
 
   TRACE                one JSON object a line, plain or .gz; without one, a small trace of this example's own
-  --device NAME        sim, sim:PROFILE (as sim:pcie5), or cpu, which never spills (default sim:pcie4)
+  --device NAME        sim, sim:PROFILE (as sim:pcie5), cpu, which never spills, auto, or a GPU as the example
+                       `devices` lists it, on which kernels run on the host (default sim:pcie4)
   --budgets LIST       device memory, with commas between: parts of the most that the program holds at one time (50%),
                        bytes (64MiB, 1500000), or none (default 100%,50%). A budget too small for the largest launch
                        or buffer is raised to it

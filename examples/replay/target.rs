@@ -67,7 +67,9 @@ impl Target {
 fn simulated(options: &Options) -> Result<Option<Arc<dyn Driver>>, String> {
     let config = match options.device.split_once(':') {
         None if options.device == "sim" => Config::new().with_granularity(1),
-        Some(("sim", profile)) => Config::profile(profile).map_err(|error| error.to_string())?,
+        Some(("sim", profile)) => {
+            Config::profile(profile).map_err(|error| tack_residency::Error::from(error).to_string())?
+        }
         _ if options.clock == Some(Clock::Computed) => {
             return Err(format!("--clock computed: {} has no such clock, sim has", options.device));
         }

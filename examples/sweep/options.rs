@@ -11,7 +11,8 @@ usage: sweep [MESH] [OPTIONS]
 
   MESH                 a legacy .vtk or an XML .vtu file; without one, the air around the Ahmed body is made
   --size N             cells along the body of the mesh that is made, 2 to 256 (default 80)
-  --device NAME        sim, sim:PROFILE (computed time, as sim:rtx6000ada) or cpu (never spills) (default sim)
+  --device NAME        sim, sim:PROFILE (computed time, as sim:rtx6000ada), cpu (never spills), auto, or a GPU as the
+                       example `devices` lists it, where kernels run on the host (default sim)
   --budget SIZE        the most device memory of the second run: a part of the first run's peak (40%), bytes (64MiB,
                        1500000), or none: then the second run is unlimited too (default 40%)
   --facade             call tack_residency::blocking, in place of the asynchronous API
