@@ -59,7 +59,7 @@ pub struct Mix {
 
 /// How long a queue is kept busy where that is to be noticed.
 /// Far longer than a few calls take on a machine that is busy with other things.
-pub const BUSY: Duration = Duration::from_millis(100);
+pub const BUSY: Duration = Duration::from_millis(200);
 
 /// Waits until something is so; panics after a while.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
