@@ -17,8 +17,10 @@ pub const ENTRY: Entry = Entry {
         // ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
         full: "1879048195",
         allocating: &["zeMemAllocDevice", "zeMemAllocHost"],
-        // What is free; pinned memory, in whose stead there is ordinary memory; whether a device is well that is.
+        // What is free; pinned memory, in whose stead there is ordinary memory; whether a device is well that is; an event that
+        // is used again, in whose stead there are fresh ones.
         unheard: &[
+            "zeEventHostReset",
             "zesInit",
             "zesDriverGet",
             "zesDeviceGet",

@@ -364,8 +364,11 @@ fn reopened(rig: &Rig) -> String {
     let begun = Instant::now();
     let (again, _second) = open(rig, 4);
     let waited = begun.elapsed();
-    let info = again.memory_info();
-    assert!(info.device_free.map(|free| free + info.cached) >= total, "{info}");
+    // A thread of the driver's may still be giving up what it waited for.
+    until("what the closed one held is free", || {
+        let info = again.memory_info();
+        info.device_free.map(|free| free + info.cached) >= total
+    });
     is(rig, "a new array", &array(rig, &again, 5), 5);
     end(again);
     format!("it took {waited:.1?}")
