@@ -42,20 +42,20 @@ use std::sync::Arc;
 /// type Launch = unsafe extern "C" fn(
 ///     *mut c_void, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, *mut c_void, *mut *mut c_void, *mut *mut c_void,
 /// ) -> i32;
-/// # fn loaded() -> (Launch, *mut c_void) { unimplemented!() }
-/// let device = Device::options().budget(8 << 30).open("hip")?;
-/// let buffer = device.alloc(4 << 20).wait()?;
-/// let (launch, kernel) = loaded(); // hipModuleLaunchKernel, and what hipModuleGetFunction gave
-/// device.prepare([Use::read_write(&buffer)]).wait()?.submit(|run| {
-///     let (stream, mut ptr) = (run.raw_queue()?, run.ptr(0).as_raw());
-///     let mut params = [(&raw mut ptr).cast::<c_void>()];
-///     // SAFETY: the kernel takes one pointer to a million numbers, and the stream's device is current.
-///     match unsafe { launch(kernel, 4096, 1, 1, 256, 1, 1, 0, stream, params.as_mut_ptr(), null_mut()) } {
-///         0 => Ok::<(), Box<dyn Error>>(()),
-///         code => Err(format!("hipModuleLaunchKernel says {code}").into()),
-///     }
-/// })?;
-/// # Ok::<(), Box<dyn Error>>(())
+/// /// With hipModuleLaunchKernel, and what hipModuleGetFunction gave.
+/// fn run(launch: Launch, kernel: *mut c_void) -> Result<(), Box<dyn Error>> {
+///     let device = Device::options().budget(8 << 30).open("hip")?;
+///     let buffer = device.alloc(4 << 20).wait()?;
+///     device.prepare([Use::read_write(&buffer)]).wait()?.submit(|run| {
+///         let (stream, mut ptr) = (run.raw_queue()?, run.ptr(0).as_raw());
+///         let mut params = [(&raw mut ptr).cast::<c_void>()];
+///         // SAFETY: the kernel takes one pointer to a million numbers, and the stream's device is current.
+///         match unsafe { launch(kernel, 4096, 1, 1, 256, 1, 1, 0, stream, params.as_mut_ptr(), null_mut()) } {
+///             0 => Ok(()),
+///             code => Err(format!("hipModuleLaunchKernel says {code}").into()),
+///         }
+///     })
+/// }
 /// ```
 pub type Hip = CudaLike<Api>;
 

@@ -80,28 +80,28 @@ const QUIET: Duration = Duration::from_secs(1);
 /// behind those of the last.
 ///
 /// ```no_run
-/// use std::{error::Error, ffi::c_void, ptr::null_mut};
+/// use std::{error::Error, ffi::c_void, ptr::null_mut, sync::Arc};
 /// use tack_residency::{Device, Use, driver::level_zero::LevelZero};
 ///
 /// type Set = unsafe extern "C" fn(*mut c_void, u32, usize, *const c_void) -> i32;
 /// type Launch = unsafe extern "C" fn(*mut c_void, *mut c_void, *const [u32; 3], *mut c_void, u32, *mut c_void) -> i32;
-/// # fn loaded(_: *mut c_void, _: *mut c_void) -> (Set, Launch, *mut c_void) { unimplemented!() }
-/// let driver = LevelZero::open(0)?;
-/// // zeKernelSetArgumentValue, zeCommandListAppendLaunchKernel, and what zeModuleCreate and zeKernelCreate gave
-/// let (set, launch, kernel) = loaded(driver.raw_context(), driver.raw_device());
-/// let device = Device::options().budget(8 << 30).open_driver("level_zero:0", driver)?;
-/// let buffer = device.alloc(4 << 20).wait()?;
-/// device.prepare([Use::read_write(&buffer)]).wait()?.submit(|run| {
-///     let (list, ptr, groups) = (run.raw_queue()?, run.ptr(0).as_raw(), [4096, 1, 1]);
-///     // SAFETY: the kernel's one argument is a pointer, which is read at once.
-///     let set = unsafe { set(kernel, 0, 8, (&raw const ptr).cast()) };
-///     // SAFETY: the kernel takes one pointer to a million numbers.
-///     match unsafe { launch(list, kernel, &groups, null_mut(), 0, null_mut()) } {
-///         0 if set == 0 => Ok::<(), Box<dyn Error>>(()),
-///         code => Err(format!("zeCommandListAppendLaunchKernel says {code:#x}").into()),
-///     }
-/// })?;
-/// # Ok::<(), Box<dyn Error>>(())
+///
+/// /// With zeKernelSetArgumentValue, zeCommandListAppendLaunchKernel, and a kernel of a module that zeModuleCreate gave for
+/// /// `driver.raw_context()` and `driver.raw_device()`.
+/// fn run(driver: Arc<LevelZero>, set: Set, launch: Launch, kernel: *mut c_void) -> Result<(), Box<dyn Error>> {
+///     let device = Device::options().budget(8 << 30).open_driver("level_zero:0", driver)?;
+///     let buffer = device.alloc(4 << 20).wait()?;
+///     device.prepare([Use::read_write(&buffer)]).wait()?.submit(|run| {
+///         let (list, ptr, groups) = (run.raw_queue()?, run.ptr(0).as_raw(), [4096, 1, 1]);
+///         // SAFETY: the kernel's one argument is a pointer, which is read at once.
+///         let set = unsafe { set(kernel, 0, 8, (&raw const ptr).cast()) };
+///         // SAFETY: the kernel takes one pointer to a million numbers.
+///         match unsafe { launch(list, kernel, &groups, null_mut(), 0, null_mut()) } {
+///             0 if set == 0 => Ok(()),
+///             code => Err(format!("zeCommandListAppendLaunchKernel says {code:#x}").into()),
+///         }
+///     })
+/// }
 /// ```
 #[derive(Debug)]
 pub struct LevelZero {
