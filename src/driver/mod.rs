@@ -6,6 +6,7 @@ mod aligned;
 mod busy;
 #[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
 mod cache;
+mod caps;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
@@ -27,6 +28,7 @@ pub mod level_zero;
 mod loader;
 #[cfg(target_vendor = "apple")]
 pub mod metal;
+mod names;
 #[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
 mod pace;
 #[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
@@ -42,152 +44,16 @@ mod watch;
 
 pub use busy::Busy;
 pub(crate) use busy::Share;
+pub use caps::{Caps, DriverMemory};
 #[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
 use error::invalid;
 pub use error::{DriverError, DriverErrorKind, Result};
 pub(crate) use host::HostSlab;
 pub use host::{HostKind, HostMemory, HostRange};
 pub use kernel::{Arg, ArgAccess, HostKernel};
+pub use names::{DevicePtr, Fence, QueueId, QueueRole};
 
 use std::{any::Any, ffi::c_void, fmt, time::Duration};
-
-/// An address in device memory.
-///
-/// A view's pointer is its buffer's pointer plus its offset.
-///
-/// ```
-/// use tack_residency::driver::DevicePtr;
-///
-/// let ptr = DevicePtr::from_raw(0x1000);
-/// assert_eq!(ptr.offset(16).as_raw(), 0x1010);
-/// assert_ne!(ptr, DevicePtr::NULL);
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(transparent)]
-pub struct DevicePtr(u64);
-
-impl DevicePtr {
-    /// The null address: what an empty buffer has.
-    pub const NULL: DevicePtr = DevicePtr(0);
-
-    /// An address another library or driver gave.
-    pub const fn from_raw(address: u64) -> DevicePtr {
-        DevicePtr(address)
-    }
-
-    /// The address as a number, as kernels take it.
-    pub const fn as_raw(self) -> u64 {
-        self.0
-    }
-
-    /// This address, `bytes` further on.
-    #[must_use]
-    pub const fn offset(self, bytes: u64) -> DevicePtr {
-        DevicePtr(self.0.wrapping_add(bytes))
-    }
-}
-
-/// One of a device's queues: its work runs in order, and beside the work of the others.
-///
-/// ```
-/// use tack_residency::driver::{Driver, QueueId, QueueRole, sim::{Config, Sim}};
-///
-/// let device = Sim::open(Config::new())?;
-/// assert_eq!(device.create_queue(QueueRole::Compute)?, QueueId(0));
-/// assert_eq!(device.create_queue(QueueRole::Spill)?, QueueId(1));
-/// # Ok::<(), tack_residency::driver::DriverError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct QueueId(pub u32);
-
-/// A mark in a queue that has been recorded. Passed when all work queued before it has ended.
-///
-/// A fence not yet recorded does not exist as a value, since drivers call such a one complete.
-///
-/// ```
-/// use tack_residency::driver::{Driver, Fence, QueueRole, sim::{Config, Sim}};
-///
-/// let device = Sim::open(Config::profile("pcie4")?)?;
-/// let [compute, spill] = [device.create_queue(QueueRole::Compute)?, device.create_queue(QueueRole::Spill)?];
-/// let written: Fence = device.record(compute)?;
-/// device.wait(spill, written)?; // what is queued on `spill` from here on comes behind it
-/// # Ok::<(), tack_residency::driver::DriverError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Fence(pub u64);
-
-/// What a queue is for. A driver may choose a copy engine by it.
-///
-/// ```
-/// use tack_residency::driver::{Driver, QueueRole, sim::{Config, Sim}};
-///
-/// let device = Sim::open(Config::new())?;
-/// let roles = [QueueRole::Compute, QueueRole::Spill, QueueRole::Restore, QueueRole::Release];
-/// for role in roles {
-///     device.create_queue(role)?;
-/// }
-/// # Ok::<(), tack_residency::driver::DriverError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum QueueRole {
-    /// Kernels, and whatever is ordered with them.
-    Compute,
-    /// Copies from the device to the host.
-    Spill,
-    /// Copies from the host to the device.
-    Restore,
-    /// Frees, and nothing else.
-    Release,
-}
-
-/// What a device and its driver can do. Constant for a driver's life.
-///
-/// ```
-/// use tack_residency::Device;
-///
-/// let [sim, cpu] = [Device::open("sim")?, Device::open("cpu")?];
-/// assert!(sim.driver().caps().spills);
-/// assert!(!cpu.driver().caps().spills);
-/// # Ok::<(), tack_residency::Error>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct Caps {
-    /// Buffers can be moved to host memory. False where the host's memory is the device's.
-    pub spills: bool,
-    /// Allocation and free take effect in their queue's order, and memory freed in a queue can be allocated
-    /// again in the same queue at once. False where both are plain calls of the host.
-    pub stream_ordered: bool,
-    /// What sizes are rounded up to, in bytes. At least 1.
-    pub granularity: u64,
-    /// The most bytes one allocation may be, where the driver has such a limit.
-    pub max_allocation: Option<u64>,
-    /// The driver grants more memory than the device has, so that a refusal never comes.
-    pub overcommits: bool,
-    /// Time is computed: it moves only when the host is charged for a call or calls [`Driver::advance`].
-    pub computed_clock: bool,
-    /// Copies to and from ordinary (not pinned) host memory make the caller wait.
-    pub pageable_copies_wait: bool,
-}
-
-/// What the driver says of a device's memory, in bytes.
-///
-/// ```
-/// use tack_residency::driver::{Driver, DriverMemory, sim::{Config, Sim}};
-///
-/// let device = Sim::open(Config::new().with_capacity(1 << 30))?;
-/// let memory: DriverMemory = device.memory();
-/// assert_eq!((memory.free, memory.total, memory.cached), (Some(1 << 30), Some(1 << 30), 0));
-/// # Ok::<(), tack_residency::driver::DriverError>(())
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DriverMemory {
-    /// Free, if the driver can say. A report, never a basis for decisions.
-    pub free: Option<u64>,
-    /// All there is, if the driver can say.
-    pub total: Option<u64>,
-    /// Held by the driver's pool beyond what is allocated from it.
-    pub cached: u64,
-}
 
 /// One device behind its vendor's library, or the simulated one.
 ///
