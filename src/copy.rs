@@ -56,30 +56,30 @@ impl CopyTo {
         let is_within = device.is_of(self.to.buffer().cell());
         Ok(if is_within { Stage::Within(None) } else { Stage::Out(self.from.read(), device.driver().now()) })
     }
+}
 
-    fn poll_within(
-        &self,
-        device: &Device,
-        wait: &mut Option<Box<Wait>>,
-        cx: &mut Context<'_>,
-        patience: Option<Duration>,
-    ) -> Poll<Result<()>> {
-        let uses = [Use::read(&self.from), Use::write(&self.to)];
-        let mut prepare = Prepare::again(device, uses, wait.take());
-        let launch = match prepare.poll_steps(cx, patience) {
-            Poll::Ready(launch) => launch?,
-            Poll::Pending => {
-                *wait = prepare.wait.take();
-                return Poll::Pending;
-            }
-        };
-        Poll::Ready(launch.submit(|run| {
-            if run.bytes(0) > 0 {
-                run.driver().copy(run.queue(), run.ptr(0), run.ptr(1), run.bytes(0))?;
-            }
-            Ok(())
-        }))
-    }
+/// Waits for the launch of a copy on one device, and submits it.
+fn poll_within(
+    (from, to): (&View, &View),
+    device: &Device,
+    wait: &mut Option<Box<Wait>>,
+    cx: &mut Context<'_>,
+    patience: Option<Duration>,
+) -> Poll<Result<()>> {
+    let mut prepare = Prepare::again(device, [Use::read(from), Use::write(to)], wait.take());
+    let launch = match prepare.poll_steps(cx, patience) {
+        Poll::Ready(launch) => launch?,
+        Poll::Pending => {
+            *wait = prepare.wait.take();
+            return Poll::Pending;
+        }
+    };
+    Poll::Ready(launch.submit(|run| {
+        if run.bytes(0) > 0 {
+            run.driver().copy(run.queue(), run.ptr(0), run.ptr(1), run.bytes(0))?;
+        }
+        Ok(())
+    }))
 }
 
 impl Steps for CopyTo {
@@ -88,17 +88,11 @@ impl Steps for CopyTo {
 
     fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<()>> {
         let device = self.from.buffer().device();
-        let left = |since: Duration| {
-            patience.map(|patience| patience.saturating_sub(device.driver().now().saturating_sub(since)))
-        };
         if let Stage::Unasked = self.stage {
             self.stage = self.begin(&device)?;
         }
         if let Stage::Within(wait) = &mut self.stage {
-            let mut wait = wait.take();
-            let polled = self.poll_within(&device, &mut wait, cx, patience);
-            self.stage = Stage::Within(wait);
-            return polled;
+            return poll_within((&self.from, &self.to), &device, wait, cx, patience);
         }
         if let Stage::Out(read, since) = &mut self.stage {
             let since = *since;
@@ -106,7 +100,7 @@ impl Steps for CopyTo {
             self.stage = Stage::In(self.to.write(bytes), since);
         }
         let Stage::In(write, since) = &mut self.stage else { return Poll::Pending };
-        let patience = left(*since);
-        write.poll_inner(cx, patience)
+        let passed = device.driver().now().saturating_sub(*since);
+        write.poll_inner(cx, patience.map(|patience| patience.saturating_sub(passed)))
     }
 }

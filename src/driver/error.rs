@@ -76,8 +76,7 @@ impl DriverError {
     }
 
     /// The same of a call that allocates no memory: making room would not help it.
-    #[cfg(any(feature = "cuda", feature = "hip", feature = "level-zero"))]
-    pub(super) fn of_no_allocation(self) -> DriverError {
+    pub(crate) fn of_no_allocation(self) -> DriverError {
         match self.kind {
             DriverErrorKind::OutOfMemory | DriverErrorKind::TooLarge => {
                 DriverError { kind: DriverErrorKind::Refused, ..self }

@@ -11,7 +11,7 @@ use super::{
     sync::{Event, lock},
 };
 use crate::{
-    driver::{DevicePtr, DriverError, DriverErrorKind},
+    driver::{DevicePtr, DriverError},
     residency::{Bytes, Core, Decision, Failure, Grant, GrantFor, Pace, RequestId, Slot},
 };
 use std::sync::Arc;
@@ -290,7 +290,7 @@ impl Engine {
         {
             lock(&self.state).core.leave(bytes);
             self.give_back(ptr, bytes);
-            return Err(not_cleared(error));
+            return Err(error.of_no_allocation());
         }
         Ok(ptr)
     }
@@ -310,7 +310,7 @@ impl Engine {
         match self.driver.allocate(queue.id, grant.bytes.0) {
             Ok(ptr) => {
                 let cleared = cell.map_or(Ok(()), |cell| self.driver.fill(queue.id, ptr, cell.bytes, 0));
-                let failure = cleared.err().map(|error| self.failure(not_cleared(error)));
+                let failure = cleared.err().map(|error| self.failure(error.of_no_allocation()));
                 let number = queue.number();
                 let mut state = lock(&self.state);
                 if let Some(failure) = failure {
@@ -352,13 +352,5 @@ impl Engine {
                 lock(&self.state).core.refused(grant.clone(), failure);
             }
         }
-    }
-}
-
-/// Why memory that was given was not cleared: never for want of it, which more room would end.
-fn not_cleared(error: DriverError) -> DriverError {
-    match error.kind {
-        DriverErrorKind::OutOfMemory => DriverError { kind: DriverErrorKind::Refused, ..error },
-        _ => error,
     }
 }

@@ -20,7 +20,7 @@ const NAME: &str = "launch_host";
 pub(super) fn launch(device: &LevelZero, queue: QueueId, kernel: HostKernel) -> Result<()> {
     let (place, runner) = (device.queue(queue, NAME)?, device.runner()?);
     let take_back = |from: &HostRange, to| device.bring_in(place, from, to);
-    let lost = |error: DriverError| device.context.lose(DriverError { kind: DriverErrorKind::Lost, ..error });
+    let lost = |error| device.context.lose(error);
     // Dropped last: what its body has captured may call this device.
     let staged = Staged::new(device, &device.stages, kernel)?;
     let _turn = place.turn();
