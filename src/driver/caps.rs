@@ -23,7 +23,8 @@ pub struct Caps {
     pub max_allocation: Option<u64>,
     /// The driver grants more memory than the device has, so that a refusal never comes.
     pub overcommits: bool,
-    /// Time is computed: it moves only when the host is charged for a call or calls [`Driver::advance`].
+    /// Time is computed: it moves only when the host is charged for a call or calls
+    /// [`Driver::advance`](super::Driver::advance).
     pub computed_clock: bool,
     /// Copies to and from ordinary (not pinned) host memory make the caller wait.
     pub pageable_copies_wait: bool,
