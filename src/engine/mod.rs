@@ -4,7 +4,7 @@
 //! 1. The state lock guards decisions. No driver call, waker, hook or user's `Drop` runs under it.
 //! 2. Decisions become jobs in the lanes' outboxes while the state lock is held, so jobs stand in decision order.
 //! 3. Whoever holds a lane's turn runs its jobs, in order; whoever does not leaves them to the holder. Where a free may
-//!    wait for the whole device, the lane of frees is the device's own thread's.
+//!    wait for the whole device, the lane of frees has a thread of its own.
 //! 4. A job's outcome is fed to the core under the state lock, and what that decides is routed before it is given up.
 
 pub mod access;
@@ -18,6 +18,7 @@ mod due;
 mod event;
 mod flags;
 mod free;
+mod frees;
 mod hand_out;
 mod hint;
 mod hook;
@@ -131,9 +132,8 @@ pub struct Engine {
     launchers_left: AtomicBool,
     closing: AtomicBool,
     is_being_closed: Mutex<()>,
-    /// The device's own thread, once there is one.
-    own_thread: OnceLock<sync::ThreadId>,
-    /// Jobs were left by a thread that may not call the driver.
+    frees: frees::Frees,
+    /// Jobs were left to the device's own thread, by one that may not call the driver or does nothing but free.
     jobs_left: AtomicBool,
     /// The driver refused a look at the device.
     look_again: AtomicBool,
@@ -173,7 +173,7 @@ impl Engine {
             launchers_left: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             is_being_closed: Mutex::new(()),
-            own_thread: OnceLock::new(),
+            frees: frees::Frees::default(),
             jobs_left: AtomicBool::new(false),
             look_again: AtomicBool::new(false),
         })

@@ -27,13 +27,14 @@ const SIZE: u64 = 64;
 #[derive(Debug)]
 struct Instant {
     inner: Arc<Cpu>,
+    caps: Caps,
     woken: Mutex<bool>,
     bell: Condvar,
 }
 
 impl Driver for Instant {
     fn caps(&self) -> &Caps {
-        self.inner.caps()
+        &self.caps
     }
     fn description(&self) -> String {
         self.inner.description()
@@ -99,15 +100,16 @@ impl Driver for Instant {
     }
 }
 
-/// An engine, its owner, and its thread running the shipped loop.
+/// An engine, its owner, and its threads running the shipped loops.
 struct World {
     engine: Arc<Engine>,
     owner: Arc<Owner>,
-    thread: JoinHandle<()>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl World {
-    fn new(budget: u64) -> World {
+    /// One whose frees take effect in a queue's order, so that they need no thread of their own, or not.
+    fn new(budget: u64, stream_ordered: bool) -> World {
         let settings = Settings {
             name: "model".to_owned(),
             hook: None,
@@ -120,23 +122,29 @@ impl World {
             tag: None,
         };
         let (woken, bell) = (Mutex::new(false), Condvar::new());
-        let driver: Arc<dyn Driver> = Arc::new(Instant { inner: Cpu::open(), woken, bell });
+        let inner = Cpu::open();
+        let caps = Caps { stream_ordered, ..inner.caps().clone() };
+        let driver: Arc<dyn Driver> = Arc::new(Instant { inner, caps, woken, bell });
         let host = HostTier::new(HostKind::Ordinary, u64::MAX, u64::MAX);
         let engine = Arc::new(Engine::new(driver, Bytes(budget), host, settings).expect("a model's engine"));
         let owner = Arc::new(Owner { engine: engine.clone() });
-        let tended = engine.clone();
-        let thread = thread::spawn(move || tended.tend());
-        World { engine, owner, thread }
+        let spawn = |tend: fn(&Engine)| {
+            let engine = engine.clone();
+            thread::spawn(move || tend(&engine))
+        };
+        let mut threads = vec![spawn(Engine::tend)];
+        threads.extend((!stream_ordered).then(|| spawn(Engine::tend_frees)));
+        World { engine, owner, threads }
     }
 
-    /// Drops the last handles, and the device with them: nothing is held, and the thread ends.
+    /// Drops the last handles, and the device with them: nothing is held, and the threads end.
     fn finish(self, cells: Vec<Arc<Cell>>) {
         for cell in &cells {
             self.engine.drop_handle(cell);
         }
         drop(cells);
         drop(self.owner);
-        self.thread.join().expect("the device's thread");
+        self.threads.into_iter().for_each(|thread| thread.join().expect("the device's thread"));
         self.engine.check().expect("the books balance");
         let state = lock(&self.engine.state);
         let books = state.core.books();
@@ -199,7 +207,10 @@ fn model(check: impl Fn() + Send + Sync + 'static) {
 
 /// A world with room for one buffer, and that buffer.
 fn full() -> (World, Arc<Cell>) {
-    let world = World::new(SIZE);
+    filled(World::new(SIZE, true))
+}
+
+fn filled(world: World) -> (World, Arc<Cell>) {
     let cell = alloc(&world.owner);
     (world, cell)
 }
@@ -263,6 +274,16 @@ fn a_dropped_pin_and_a_free_wake() {
         let b = alloc(&world.owner);
         holder.join().expect("the holder");
         world.finish(vec![b]);
+    });
+}
+
+/// A free on a thread of its own, for another's room: that is woken, and so is the device's thread at the end.
+#[test]
+fn a_free_of_another_thread_wakes() {
+    model(|| {
+        let (world, a) = filled(World::new(SIZE, false));
+        let b = alloc(&world.owner);
+        world.finish(vec![a, b]);
     });
 }
 

@@ -1,7 +1,7 @@
 //! Turns what was decided into jobs and runs them, and what the device has done into decisions.
 
 use super::{
-    Cell, Engine, Flags, READ, RELEASE, RESTORE, SPILL,
+    Cell, Engine, Flags, READ, RESTORE, SPILL,
     due::Due,
     jobs::Job,
     state::{Settling, State},
@@ -52,10 +52,15 @@ impl Engine {
     fn leaves_jobs(&self) -> bool {
         let is_left = !self.driver.may_call();
         if is_left {
-            self.jobs_left.store(true, Ordering::SeqCst);
-            self.driver.unpark();
+            self.leave_jobs();
         }
         is_left
+    }
+
+    /// Has the device's own thread do what is to be done.
+    pub(super) fn leave_jobs(&self) {
+        self.jobs_left.swap(true, Ordering::SeqCst);
+        self.driver.unpark();
     }
 
     fn decide(&self) {
@@ -147,23 +152,26 @@ impl Engine {
     /// Runs the jobs of every lane whose turn is free; true if there were any.
     fn run_lanes(&self) -> bool {
         let mut any = false;
-        for (index, lane) in self.lanes.iter().enumerate() {
-            while !lane.is_empty() {
-                if index == RELEASE && self.leaves_frees() {
-                    self.driver.unpark();
-                    break;
-                }
-                let Some(turn) = lane.try_turn() else { break };
-                while let Some(job) = lane.pop() {
-                    self.run(job);
-                    self.jobs.fetch_sub(1, Ordering::SeqCst);
-                    any = true;
-                }
-                drop(turn);
-            }
+        for index in 0..self.lanes.len() {
+            any |= !self.leaves_frees(index) && self.run_lane(index);
         }
         if any {
             self.ring();
+        }
+        any
+    }
+
+    /// Runs the jobs of a lane, if its turn is free; true if there were any.
+    pub(super) fn run_lane(&self, index: usize) -> bool {
+        let (lane, mut any) = (&self.lanes[index], false);
+        while !lane.is_empty() {
+            let Some(turn) = lane.try_turn() else { break };
+            while let Some(job) = lane.pop() {
+                self.run(job);
+                self.jobs.fetch_sub(1, Ordering::SeqCst);
+                any = true;
+            }
+            drop(turn);
         }
         any
     }
@@ -204,7 +212,7 @@ impl Engine {
             }
         }
         let (followed, retries) = self.follow_up();
-        came |= followed | self.has_left_launchers() | self.has_left_frees();
+        came |= followed | self.has_left_launchers();
         came |= self.jobs_left.swap(false, Ordering::SeqCst);
         if came || retries {
             self.pump();

@@ -2,19 +2,13 @@
 
 #[cfg(not(model))]
 pub use std::sync::{
-    Mutex, MutexGuard,
+    Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-#[cfg(not(model))]
-pub use std::thread::{ThreadId, current};
-
-#[cfg(model)]
-pub use loom::thread::{ThreadId, current};
-
 #[cfg(model)]
 pub use loom::sync::{
-    Mutex, MutexGuard,
+    Condvar, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 

@@ -1,9 +1,9 @@
-//! Who keeps an engine going: the device's own thread, where time is real; and the end of both.
+//! Who keeps an engine going: the device's own thread, where time is real, and that of its frees; and the end of all.
 
 use super::{
-    Engine, Flags,
-    queue::{Queue, RELEASE},
-    sync::{Ordering, current, lock},
+    Engine,
+    queue::Queue,
+    sync::{Ordering, lock},
 };
 use std::sync::Arc;
 
@@ -15,21 +15,28 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Starts an engine's thread, where its driver's time is real.
+    /// Starts an engine's threads, where its driver's time is real.
     pub fn new(engine: Engine) -> std::io::Result<Arc<Owner>> {
-        let engine = Arc::new(engine);
-        if !engine.driver.caps().computed_clock {
-            let engine: Arc<Engine> = engine.clone();
-            std::thread::Builder::new()
-                .name(format!("tack {}", engine.settings.name))
-                .spawn(move || engine.tend())?;
+        // Whatever has been started ends with this, should the next not start.
+        let owner = Arc::new(Owner { engine: Arc::new(engine) });
+        if !owner.engine.driver.caps().computed_clock {
+            owner.spawn("", Engine::tend)?;
         }
-        Ok(Arc::new(Owner { engine }))
+        if owner.engine.has_frees_thread() {
+            owner.spawn(" frees", Engine::tend_frees)?;
+        }
+        Ok(owner)
+    }
+
+    fn spawn(&self, suffix: &str, tend: impl FnOnce(&Engine) + Send + 'static) -> std::io::Result<()> {
+        let engine = self.engine.clone();
+        let name = format!("tack {}{suffix}", engine.settings.name);
+        std::thread::Builder::new().name(name).spawn(move || tend(&engine)).map(drop)
     }
 }
 
 impl Drop for Owner {
-    /// Never waits: the device's thread sees to what is still to be freed, and ends.
+    /// Never waits: the device's threads see to what is still to be freed, and end.
     fn drop(&mut self) {
         self.engine.closing.store(true, Ordering::SeqCst);
         if self.engine.driver.caps().computed_clock {
@@ -46,7 +53,6 @@ const TRIES: u32 = 1000;
 impl Engine {
     /// The device's thread: looks how far the device has come, does what follows, rests.
     pub(super) fn tend(&self) {
-        let _ = self.own_thread.set(current().id());
         let mut tries = 0;
         loop {
             if !self.turn_after_others() {
@@ -56,27 +62,7 @@ impl Engine {
                 self.driver.park(self.patience());
             }
         }
-    }
-
-    /// Whether frees are the device's own thread's: they may wait for the whole device. On a computed clock there is no such
-    /// thread, and a device that is lost frees nothing.
-    fn has_own_frees(&self) -> bool {
-        let caps = self.driver.caps();
-        !caps.stream_ordered && !caps.computed_clock && !self.flags.has(Flags::LOST)
-    }
-
-    fn is_own_thread(&self) -> bool {
-        self.own_thread.get() == Some(&current().id())
-    }
-
-    /// Whether frees are none of this thread's.
-    pub(super) fn leaves_frees(&self) -> bool {
-        self.has_own_frees() && !self.is_own_thread()
-    }
-
-    /// Whether there are frees that others have left to this thread.
-    pub(super) fn has_left_frees(&self) -> bool {
-        self.has_own_frees() && self.is_own_thread() && !self.lanes[RELEASE].is_empty()
+        self.frees.end();
     }
 
     /// On a computed clock, where no thread does: moves time on until all is done that a closed device has left to do.
@@ -106,7 +92,9 @@ impl Engine {
             self.queues().for_each(Queue::need_all);
             self.driver.unpark();
         }
-        *tries = if self.asks_again() { *tries + 1 } else { 0 };
+        // What is being tried again just now is no answer yet.
+        let is_tried = self.jobs.load(Ordering::SeqCst) > 0;
+        *tries = if self.asks_again() { *tries + 1 } else { *tries * u32::from(is_tried) };
         if *tries > TRIES {
             let device = &self.settings.name;
             tracing::error!(target: "tack_residency", device, "closed with memory that its driver does not free");

@@ -99,7 +99,26 @@ fn a_caller_waited_for_the_whole_device_since_it_freed() {
         finish(used.spill()).expect("spilled");
         drop(used);
         bench.check_empty();
-        assert_eq!(log.freed_by(), [Some("tack bench".to_owned())]);
+        assert_eq!(log.freed_by(), [Some("tack bench frees".to_owned())]);
+    });
+}
+
+#[test]
+fn nobody_learnt_of_copies_while_a_free_waited_for_the_whole_device() {
+    watched(|| {
+        let (log, bench) = recorded(config(Clock::Real, 4).with_pool(Pool::None));
+        // With two queues, uses are noted one by one, and the free waits for its own alone.
+        let _further = bench.device.add_queue().expect("a queue");
+        let [used, unused, other] = [1, 2, 3].map(|seed| bench.buffer(seed));
+        bench.hold(&[COMPUTE]);
+        bench.observe(&bench.device.queue(), &used);
+        drop(unused);
+        bench.until("the free is called", || !log.freed_by().is_empty());
+        assert_eq!(finish(other.read()).expect("read"), pattern(3));
+        assert_eq!(finish(other.spill()).expect("spilled"), UNIT);
+        bench.release(&[COMPUTE]);
+        drop([used, other]);
+        bench.check_empty();
     });
 }
 
