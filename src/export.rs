@@ -165,7 +165,8 @@ impl Steps for MakeExport {
 ///
 /// It is what a DLPack tensor owns until its deleter is called, what an MPI call on device memory is made under, what
 /// [`share`](Export::share) hands to another process, and what a captured graph keeps of each buffer whose address is in
-/// it. What others hand in is [wrapped](crate::Device::wrap).
+/// it until its last launch is over (capture on a stream of your own, never on the device's queues). What others hand in is
+/// [wrapped](crate::Device::wrap).
 ///
 /// ```
 /// # use tack_residency::Device;

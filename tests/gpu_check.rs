@@ -105,7 +105,7 @@ fn the_report_parses_and_every_pass_has_the_same_digest() {
             entry.name
         );
         let checks = report["checks"].as_array().expect("checks");
-        assert!(checks.len() >= 41, "{report:#}");
+        assert!(checks.len() >= 42, "{report:#}");
         assert!(
             checks.iter().all(|check| check["outcome"] == "ok" || check["outcome"] == "skipped"),
             "{report:#}"

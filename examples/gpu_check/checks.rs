@@ -2,7 +2,7 @@
 
 use crate::{
     backend::{Check, Rig},
-    calls, dropped,
+    calls, dropped, graph,
     job::Job,
     order, program_checks, rows,
     subject::Opened,
@@ -29,7 +29,7 @@ pub fn jobs(opened: &mut Opened) -> Vec<Job> {
     ];
     let every =
         lists.iter().flat_map(|(checks, skipped)| checks.iter().map(|check| job(&rig, *check, *skipped)));
-    every.chain(std::mem::take(&mut opened.own)).collect()
+    every.chain([graph::job(&opened.subject)]).chain(std::mem::take(&mut opened.own)).collect()
 }
 
 fn job(rig: &Rig, (name, check): Check, skipped: Option<&'static str>) -> Job {

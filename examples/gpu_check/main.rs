@@ -21,6 +21,7 @@ mod figures;
 #[cfg(test)]
 #[path = "../../tests/common/full.rs"]
 mod full;
+mod graph;
 #[cfg(feature = "hip")]
 mod hip;
 mod host;

@@ -2,6 +2,7 @@
 
 use crate::{
     backend::{Backend, Rig},
+    graph::Graphs,
     host::Host,
     job::Job,
     options::Extent,
@@ -27,6 +28,11 @@ pub trait Subject: Backend {
 
     /// Queues what adds one to each number of `bytes` bytes: a launch alone, without the crate.
     fn add(&self, driver: &dyn Driver, queue: QueueId, ptr: DevicePtr, bytes: u64) -> Result<(), Error>;
+
+    /// How its graphs are captured, if it has any.
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        None
+    }
 
     /// Pinned memory by the vendor's own call.
     fn block(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Box<dyn Block>;

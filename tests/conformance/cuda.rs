@@ -24,13 +24,20 @@ pub const WITH_POOLS: Entry = Entry {
             "cuMemFreeAsync",
             "cuCtxCreate",
             "cuCtxDestroy",
+            "cuCtxSynchronize",
             "cuIpc",
             "cuLaunchHostFunc",
+            "cuThreadExchangeStreamCaptureMode",
+            "cuStreamBeginCapture",
+            "cuStreamEndCapture",
+            "cuGraph",
         ],
         full: "2",
         allocating: &["cuMemAlloc_v2", "cuMemAllocFromPoolAsync", "cuMemHostAlloc"],
-        // What describes the device; pinned memory, in whose stead there is ordinary memory.
+        // What describes the device; pinned memory, in whose stead there is ordinary memory; what only matters while a
+        // graph is captured.
         unheard: &[
+            "cuThreadExchangeStreamCaptureMode",
             "cuDriverGetVersion",
             "cuDeviceGetName",
             "cuDeviceGetAttribute",

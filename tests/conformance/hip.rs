@@ -17,18 +17,25 @@ pub const ENTRY: Entry = Entry {
         spared: &[
             "hipDeviceGet",
             "hipDeviceReset",
+            "hipDeviceSynchronize",
             "hipFreeAsync",
+            "hipGraph",
             "hipIpc",
             "hipLaunchHostFunc",
             "hipMallocFromPoolAsync",
             "hipMemPool",
             "hipMemsetAsync",
             "hipModule",
+            "hipStreamBeginCapture",
+            "hipStreamEndCapture",
+            "hipThreadExchangeStreamCaptureMode",
         ],
         full: "2",
         allocating: &["hipMalloc", "hipHostMalloc"],
-        // What describes the device; pinned memory, in whose stead there is ordinary memory.
+        // What describes the device; pinned memory, in whose stead there is ordinary memory; what only matters while a
+        // graph is captured.
         unheard: &[
+            "hipThreadExchangeStreamCaptureMode",
             "hipDriverGetVersion",
             "hipDeviceGetName",
             "hipDeviceGetAttribute",

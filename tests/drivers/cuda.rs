@@ -33,12 +33,16 @@ static VENDOR: Vendor = Vendor {
         (code::INVALID_IMAGE, c"CUDA_ERROR_INVALID_IMAGE"),
         (code::INVALID_CONTEXT, c"CUDA_ERROR_INVALID_CONTEXT"),
         (code::INVALID_HANDLE, c"CUDA_ERROR_INVALID_HANDLE"),
+        (code::ILLEGAL_STATE, c"CUDA_ERROR_ILLEGAL_STATE"),
         (code::NOT_FOUND, c"CUDA_ERROR_NOT_FOUND"),
         (code::NOT_READY, c"CUDA_ERROR_NOT_READY"),
         (code::ILLEGAL_ADDRESS, c"CUDA_ERROR_ILLEGAL_ADDRESS"),
         (code::CONTEXT_IS_DESTROYED, c"CUDA_ERROR_CONTEXT_IS_DESTROYED"),
         (code::NOT_PERMITTED, c"CUDA_ERROR_NOT_PERMITTED"),
         (code::NOT_SUPPORTED, c"CUDA_ERROR_NOT_SUPPORTED"),
+        (code::CAPTURE_UNSUPPORTED, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"),
+        (code::CAPTURE_INVALIDATED, c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"),
+        (code::CAPTURE_WRONG_THREAD, c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD"),
         (code::UNKNOWN, c"CUDA_ERROR_UNKNOWN"),
     ],
 };
@@ -54,6 +58,7 @@ export! {
     stream_create = cuStreamCreate;
     stream_destroy = cuStreamDestroy_v2;
     stream_synchronize = cuStreamSynchronize;
+    synchronize_all = cuCtxSynchronize;
     stream_wait = cuStreamWaitEvent;
     host_function = cuLaunchHostFunc;
     event_create = cuEventCreate;
@@ -81,6 +86,13 @@ export! {
     module_unload = cuModuleUnload;
     module_function = cuModuleGetFunction;
     launch = cuLaunchKernel;
+    capture_mode = cuThreadExchangeStreamCaptureMode;
+    capture_begin = cuStreamBeginCapture_v2;
+    capture_end = cuStreamEndCapture;
+    graph_make = cuGraphInstantiateWithFlags;
+    graph_launch = cuGraphLaunch;
+    graph_destroy = cuGraphDestroy;
+    graph_destroy = cuGraphExecDestroy;
 }
 
 fn name_of(of: Code) -> Option<&'static CStr> {

@@ -34,12 +34,16 @@ static VENDOR: Vendor = Vendor {
         (code::INVALID_IMAGE, c"hipErrorInvalidImage"),
         (code::INVALID_CONTEXT, c"hipErrorInvalidContext"),
         (code::INVALID_HANDLE, c"hipErrorInvalidHandle"),
+        (code::ILLEGAL_STATE, c"hipErrorIllegalState"),
         (code::NOT_FOUND, c"hipErrorNotFound"),
         (code::NOT_READY, c"hipErrorNotReady"),
         (code::ILLEGAL_ADDRESS, c"hipErrorIllegalAddress"),
         (code::CONTEXT_IS_DESTROYED, c"hipErrorContextIsDestroyed"),
         (code::NOT_PERMITTED, c"hipErrorNotPermitted"),
         (code::NOT_SUPPORTED, c"hipErrorNotSupported"),
+        (code::CAPTURE_UNSUPPORTED, c"hipErrorStreamCaptureUnsupported"),
+        (code::CAPTURE_INVALIDATED, c"hipErrorStreamCaptureInvalidated"),
+        (code::CAPTURE_WRONG_THREAD, c"hipErrorStreamCaptureWrongThread"),
         (code::UNKNOWN, c"hipErrorUnknown"),
     ],
 };
@@ -55,6 +59,7 @@ export! {
     stream_create = hipStreamCreateWithFlags;
     stream_destroy = hipStreamDestroy;
     stream_synchronize = hipStreamSynchronize;
+    synchronize_all = hipDeviceSynchronize;
     stream_wait = hipStreamWaitEvent;
     host_function = hipLaunchHostFunc;
     event_create = hipEventCreateWithFlags;
@@ -82,6 +87,13 @@ export! {
     module_unload = hipModuleUnload;
     module_function = hipModuleGetFunction;
     launch = hipModuleLaunchKernel;
+    capture_mode = hipThreadExchangeStreamCaptureMode;
+    capture_begin = hipStreamBeginCapture;
+    capture_end = hipStreamEndCapture;
+    graph_make = hipGraphInstantiateWithFlags;
+    graph_launch = hipGraphLaunch;
+    graph_destroy = hipGraphDestroy;
+    graph_destroy = hipGraphExecDestroy;
 }
 
 // "Device Management", hipGetDevice, hipSetDevice: each thread has a device of its own, the first at first.

@@ -3,6 +3,7 @@
 
 use crate::{
     backend::{Backend, Mix, Rig},
+    graph::Graphs,
     options::Extent,
     subject::{Block, Subject, Way},
 };
@@ -147,6 +148,10 @@ impl Subject for Gpu {
     fn add(&self, driver: &dyn Driver, queue: QueueId, ptr: DevicePtr, bytes: u64) -> Result<(), Error> {
         Gpu::add_one(self, &stream(driver, queue), ptr, bytes);
         Ok(())
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        Some(self)
     }
 
     fn block(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Box<dyn Block> {

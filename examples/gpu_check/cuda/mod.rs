@@ -2,6 +2,7 @@
 
 mod contexts;
 mod gpu;
+mod graph;
 pub mod lost;
 mod pool;
 mod room;

@@ -2,10 +2,12 @@
 #![allow(unsafe_code)]
 
 mod compiler;
+mod graph;
 mod library;
 
 use crate::{
     backend::{Backend, Mix},
+    graph::Graphs,
     options::Extent,
     subject::{Block, Subject, Way},
 };
@@ -142,6 +144,10 @@ impl Subject for Amd {
 
     fn add(&self, driver: &dyn Driver, queue: QueueId, ptr: DevicePtr, bytes: u64) -> Result<(), Error> {
         self.launch(driver, queue, (self.add_one, bytes / 4), &[ptr.as_raw(), bytes / 4]).map_err(refused)
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        Some(self)
     }
 
     fn block(&self, driver: &Arc<dyn Driver>, bytes: usize) -> Box<dyn Block> {

@@ -5,7 +5,7 @@ use super::super::{
     DriverError, DriverErrorKind, Result,
     cuda_like::{
         library::{self, AllNames, CallNames, Dialect, text},
-        symbols::{HostNames, Names, PoolNames, PoolSymbols, ShareNames},
+        symbols::{CaptureNames, HostNames, Names, PoolNames, PoolSymbols, ShareNames},
     },
     symbols::{Handle, Lookup, missing, symbols},
 };
@@ -67,10 +67,6 @@ const NAMES: Names = Names {
     memory_info: "cuMemGetInfo_v2",
 };
 
-const HOST_CALLS: HostNames = HostNames { launch_host: "cuLaunchHostFunc" };
-
-const SHARE_CALLS: ShareNames = ShareNames { memory_handle: "cuIpcGetMemHandle" };
-
 const POOLS: PoolNames = PoolNames {
     create: "cuMemPoolCreate",
     destroy: "cuMemPoolDestroy",
@@ -101,7 +97,13 @@ impl Dialect for Cuda {
     const DEVICE: &'static str = "an NVIDIA GPU";
     const ADVICE: &'static str = "; does CUDA_VISIBLE_DEVICES leave any?";
     const CAPABILITY: [c_int; 2] = [COMPUTE_CAPABILITY, COMPUTE_CAPABILITY + 1];
-    const NAMES: AllNames = AllNames { calls: CALLS, symbols: NAMES, host: HOST_CALLS, share: SHARE_CALLS };
+    const NAMES: AllNames = AllNames {
+        calls: CALLS,
+        symbols: NAMES,
+        host: HostNames { launch_host: "cuLaunchHostFunc" },
+        share: ShareNames { memory_handle: "cuIpcGetMemHandle" },
+        capture: CaptureNames { exchange_mode: "cuThreadExchangeStreamCaptureMode" },
+    };
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
@@ -217,6 +219,7 @@ mod tests {
         assert_eq!(NON_BLOCKING, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint);
         assert_eq!(DISABLE_TIMING, sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint);
         assert_eq!(PORTABLE, sys::CU_MEMHOSTALLOC_PORTABLE);
+        assert_eq!(RELAXED, sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED as c_int);
         assert_eq!(NOT_READY, Code::CUDA_ERROR_NOT_READY as c_int);
         assert_eq!(PINNED, sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED as c_int);
         assert_eq!(ON_DEVICE, sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE as c_int);
@@ -271,8 +274,9 @@ mod tests {
         let without_it = |gone: &str, library: &Library| match gone {
             "cuLaunchHostFunc" => library.host_calls.is_none(),
             "cuIpcGetMemHandle" => library.share_calls.is_none(),
+            "cuThreadExchangeStreamCaptureMode" => library.capture_calls.is_none(),
             _ => library.dialect.pools.is_none() && gone.starts_with("cuMem"),
         };
-        assert_eq!(miss_each(Library::resolve, without_it), 43);
+        assert_eq!(miss_each(Library::resolve, without_it), 44);
     }
 }

@@ -64,6 +64,9 @@ impl<V: Vendor> Context<V> {
     }
 
     /// As [`enter`](Context::enter), on a lost device too.
+    ///
+    /// Whoever captures a graph meanwhile does not notice: a capture that is global forbids, and is spoilt by, calls of
+    /// every thread, such as the look at an event that it has nothing to do with.
     pub(super) fn enter_anyway(&self) -> Result<Entered<'_, V>> {
         if is_within() {
             let message = "a host kernel's body must not call its device";
@@ -75,7 +78,7 @@ impl<V: Vendor> Context<V> {
         }
         // A thread that had none may keep this one: its next call need not set it again.
         let before = (own != current && current != Handle::NULL).then_some(current);
-        Ok(Entered { vendor: &self.vendor, before })
+        Ok(Entered { vendor: &self.vendor, before, mode: self.vendor.library().relax() })
     }
 
     /// A call's result. One that allocates no memory is never out of it: making room would not help it.
@@ -172,6 +175,8 @@ pub(super) fn is_within() -> bool {
 pub(super) struct Entered<'a, V: Vendor> {
     vendor: &'a V,
     before: Option<Handle>,
+    /// Which calls a capture forbade this thread.
+    mode: Option<c_int>,
 }
 
 impl<V: Vendor> Entered<'_, V> {
@@ -183,6 +188,9 @@ impl<V: Vendor> Entered<'_, V> {
 
 impl<V: Vendor> Drop for Entered<'_, V> {
     fn drop(&mut self) {
+        if let Some(mode) = self.mode {
+            let _ = self.vendor.library().exchange_mode(mode);
+        }
         if let Some(before) = self.before {
             // It was current a moment ago. If its owner has destroyed it since, nothing is to be done here.
             let _ = self.vendor.set_current(before);

@@ -6,7 +6,9 @@ use super::{
         DriverError, DriverErrorKind, Result,
         symbols::{Lookup, symbols},
     },
-    symbols::{HostCalls, HostNames, Names, ShareCalls, ShareNames, Symbols},
+    symbols::{
+        CaptureCalls, CaptureNames, HostCalls, HostNames, Names, RELAXED, ShareCalls, ShareNames, Symbols,
+    },
 };
 use std::{
     ffi::{CStr, c_char, c_int, c_uint},
@@ -32,6 +34,7 @@ pub struct AllNames {
     pub symbols: Names,
     pub host: HostNames,
     pub share: ShareNames,
+    pub capture: CaptureNames,
 }
 
 /// What of a library differs between the vendors: its own calls, and how it speaks.
@@ -67,6 +70,8 @@ pub struct Library<D> {
     pub host_calls: Option<HostCalls>,
     /// What makes handles for other processes, if the library has it.
     pub share_calls: Option<ShareCalls>,
+    /// What keeps a captured graph and these calls from each other, if the library has it.
+    pub capture_calls: Option<CaptureCalls>,
     pub dialect: D,
 }
 
@@ -89,7 +94,9 @@ impl<D: Dialect> Library<D> {
         let host_calls = unsafe { HostCalls::resolve(&D::NAMES.host, lookup) }.ok();
         // SAFETY: as above.
         let share_calls = unsafe { ShareCalls::resolve(&D::NAMES.share, lookup) }.ok();
-        Ok(Library { calls, symbols, host_calls, share_calls, dialect })
+        // SAFETY: as above.
+        let capture_calls = unsafe { CaptureCalls::resolve(&D::NAMES.capture, lookup) }.ok();
+        Ok(Library { calls, symbols, host_calls, share_calls, capture_calls, dialect })
     }
 
     /// Initialises it. Called before every other call.
@@ -160,6 +167,19 @@ impl<D: Dialect> Library<D> {
         // SAFETY: `version` is where the number goes.
         let _ = unsafe { (self.calls.driver_version.call)(&mut version) };
         version
+    }
+
+    /// From here on no graph that anyone captures forbids this thread a call; what was so before, if that was otherwise.
+    pub fn relax(&self) -> Option<c_int> {
+        self.exchange_mode(RELAXED).filter(|&before| before != RELAXED)
+    }
+
+    /// Sets which calls of this thread a capture forbids; what it was before.
+    pub fn exchange_mode(&self, mut mode: c_int) -> Option<c_int> {
+        let exchange = self.capture_calls?.exchange_mode;
+        // SAFETY: `mode` is where the number is, and where that of before goes.
+        let code = unsafe { (exchange.call)(&mut mode) };
+        (code == 0).then_some(mode)
     }
 
     /// A refused call, with what it says.

@@ -54,6 +54,13 @@ symbols! {
 }
 
 symbols! {
+    /// What says which calls of a thread a graph that is being captured forbids.
+    pub CaptureCalls, CaptureNames {
+        exchange_mode(*mut c_int);
+    }
+}
+
+symbols! {
     /// What a stream-ordered pool needs.
     pub PoolSymbols, PoolNames {
         create(*mut Handle, *const PoolProps);
@@ -74,6 +81,9 @@ pub const DISABLE_TIMING: c_uint = 2;
 pub const PORTABLE: c_uint = 1;
 /// A call that a stream's or an event's work has not ended: `CUDA_ERROR_NOT_READY`, `hipErrorNotReady`.
 pub const NOT_READY: c_int = 600;
+/// No more calls are forbidden than those on what is captured itself: `CU_STREAM_CAPTURE_MODE_RELAXED`,
+/// `hipStreamCaptureModeRelaxed`.
+pub const RELAXED: c_int = 2;
 /// Device memory, of a device by its ordinal: `CU_MEM_ALLOCATION_TYPE_PINNED`, `CU_MEM_LOCATION_TYPE_DEVICE`.
 pub const PINNED: c_int = 1;
 /// See [`PINNED`].

@@ -127,9 +127,10 @@ fn what_was_current_is_so_again() {
     let queue = device.create_queue(QueueRole::Compute).expect("a queue");
     device.fill(queue, DevicePtr::from_raw(8), 8, 0).expect("a fill");
     drop(device.allocate_host(8).expect("pinned memory"));
-    assert_eq!(LIBRARY.with_borrow(|library| library.current), 5);
+    assert_eq!(LIBRARY.with_borrow(|library| (library.current, library.mode)), (5, 0));
+    set(|library| library.mode = 1);
     device.raw_queue(queue).expect("a stream");
-    assert_eq!(LIBRARY.with_borrow(|library| library.current), OWN);
+    assert_eq!(LIBRARY.with_borrow(|library| (library.current, library.mode)), (OWN, 1));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::super::{
     DriverErrorKind, Result,
     cuda_like::{
         library::{self, AllNames, CallNames, Dialect, text},
-        symbols::{HostNames, Names, ShareNames},
+        symbols::{CaptureNames, HostNames, Names, ShareNames},
     },
     loader::Loaded,
     symbols::{Lookup, symbols},
@@ -72,10 +72,6 @@ const NAMES: Names = Names {
 };
 
 /// 5.2 declares it, and does not have it.
-const HOST_CALLS: HostNames = HostNames { launch_host: "hipLaunchHostFunc" };
-
-const SHARE_CALLS: ShareNames = ShareNames { memory_handle: "hipIpcGetMemHandle" };
-
 /// `hipDeviceAttributeComputeCapabilityMajor`, and `Minor`, as HIP has numbered them from 5 on.
 const COMPUTE_CAPABILITY: [c_int; 2] = [23, 61];
 
@@ -94,7 +90,13 @@ impl Dialect for Hip {
     const ADVICE: &'static str = "; is there an AMD GPU, may this user open /dev/kfd (groups `render` and `video`), and does \
                                   HIP_VISIBLE_DEVICES leave any?";
     const CAPABILITY: [c_int; 2] = COMPUTE_CAPABILITY;
-    const NAMES: AllNames = AllNames { calls: CALLS, symbols: NAMES, host: HOST_CALLS, share: SHARE_CALLS };
+    const NAMES: AllNames = AllNames {
+        calls: CALLS,
+        symbols: NAMES,
+        host: HostNames { launch_host: "hipLaunchHostFunc" },
+        share: ShareNames { memory_handle: "hipIpcGetMemHandle" },
+        capture: CaptureNames { exchange_mode: "hipThreadExchangeStreamCaptureMode" },
+    };
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
@@ -204,7 +206,10 @@ mod tests {
         headers.number("hipHostMallocPortable", PORTABLE);
         headers.number("hipDeviceAttributeComputeCapabilityMajor", COMPUTE_CAPABILITY[0]);
         headers.number("hipDeviceAttributeComputeCapabilityMinor", COMPUTE_CAPABILITY[1]);
-        for calls in [OWN.widths(), CALLS.widths(), NAMES.widths(), HOST_CALLS.widths(), SHARE_CALLS.widths()]
+        headers.number("hipStreamCaptureModeRelaxed", RELAXED);
+        let shared = [CALLS.widths(), NAMES.widths(), Hip::NAMES.host.widths()];
+        for calls in
+            shared.into_iter().chain([OWN.widths(), Hip::NAMES.share.widths(), Hip::NAMES.capture.widths()])
         {
             headers.calls(&calls);
         }
@@ -216,8 +221,9 @@ mod tests {
         let may = |gone: &str, library: &Library| match gone {
             "hipLaunchHostFunc" => library.host_calls.is_none(),
             "hipIpcGetMemHandle" => library.share_calls.is_none(),
+            "hipThreadExchangeStreamCaptureMode" => library.capture_calls.is_none(),
             _ => false,
         };
-        assert_eq!(miss_each(Library::resolve, may), 29);
+        assert_eq!(miss_each(Library::resolve, may), 30);
     }
 }

@@ -30,6 +30,7 @@ pub fn call(name: &'static str, entry: Entry, body: impl FnOnce(&Library) -> Ans
         library.refusals.admit(name)?;
         if entry == Entry::Ready {
             library.check_initialised()?;
+            library.lock().check_captures(name)?;
         }
         body(library)
     }));

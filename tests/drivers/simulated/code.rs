@@ -17,12 +17,16 @@ pub const INVALID_DEVICE: Code = 101;
 pub const INVALID_IMAGE: Code = 200;
 pub const INVALID_CONTEXT: Code = 201;
 pub const INVALID_HANDLE: Code = 400;
+pub const ILLEGAL_STATE: Code = 401;
 pub const NOT_FOUND: Code = 500;
 pub const NOT_READY: Code = 600;
 pub const ILLEGAL_ADDRESS: Code = 700;
 pub const CONTEXT_IS_DESTROYED: Code = 709;
 pub const NOT_PERMITTED: Code = 800;
 pub const NOT_SUPPORTED: Code = 801;
+pub const CAPTURE_UNSUPPORTED: Code = 900;
+pub const CAPTURE_INVALIDATED: Code = 901;
+pub const CAPTURE_WRONG_THREAD: Code = 908;
 pub const UNKNOWN: Code = 999;
 
 /// A code in words; none if nobody knows it.
@@ -37,12 +41,16 @@ pub fn words(of: Code) -> Option<&'static CStr> {
         INVALID_IMAGE => c"device kernel image is invalid",
         INVALID_CONTEXT => c"invalid device context",
         INVALID_HANDLE => c"invalid resource handle",
+        ILLEGAL_STATE => c"the operation cannot be performed in the present state",
         NOT_FOUND => c"named symbol not found",
         NOT_READY => c"device not ready",
         ILLEGAL_ADDRESS => c"an illegal memory access was encountered",
         CONTEXT_IS_DESTROYED => c"context is destroyed",
         NOT_PERMITTED => c"operation not permitted",
         NOT_SUPPORTED => c"operation not supported",
+        CAPTURE_UNSUPPORTED => c"operation not permitted when stream is capturing",
+        CAPTURE_INVALIDATED => c"operation failed due to a previous error during capture",
+        CAPTURE_WRONG_THREAD => c"attempt to terminate a thread-local capture sequence from another thread",
         UNKNOWN => c"unknown error",
         _ => return None,
     })

@@ -54,6 +54,9 @@ macro_rules! export {
             calls::wait(library, stream, event, flags)
         });
     };
+    (@ synchronize_all $name:ident) => {
+        face!($name, Ready, () => |library| calls::synchronize_all(library));
+    };
     (@ host_function $name:ident) => {
         face!($name, Ready, (stream: usize, function: HostFunction, given: *mut c_void) => |library| {
             calls::host_function(library, stream, function, given)
@@ -152,6 +155,28 @@ macro_rules! export {
         face!($name, Ready, (to: Outlet<usize>, module: usize, name: Text) => |library| {
             calls::function(library, &to, module, &name)
         });
+    };
+    (@ capture_mode $name:ident) => {
+        face!($name, Ready, (mode: Outlet<c_int>) => |_| calls::exchange_mode(&mode));
+    };
+    (@ capture_begin $name:ident) => {
+        face!($name, Ready, (stream: usize, mode: c_int) => |library| calls::begin(library, stream, mode));
+    };
+    (@ capture_end $name:ident) => {
+        face!($name, Ready, (stream: usize, to: Outlet<usize>) => |library| calls::end(library, stream, &to));
+    };
+    (@ graph_make $name:ident) => {
+        face!($name, Ready, (to: Outlet<usize>, graph: usize, flags: u64) => |library| {
+            calls::instantiate(library, &to, graph, flags)
+        });
+    };
+    (@ graph_launch $name:ident) => {
+        face!($name, Ready, (graph: usize, stream: usize) => |library| {
+            calls::launch_graph(library, graph, stream)
+        });
+    };
+    (@ graph_destroy $name:ident) => {
+        face!($name, Ready, (graph: usize) => |library| calls::destroy_graph(library, graph));
     };
     (@ launch $name:ident) => {
         face!($name, Ready, (

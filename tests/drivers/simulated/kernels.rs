@@ -9,8 +9,18 @@ use super::{
 use std::{ffi::c_uint, ffi::c_void, time::Duration};
 use tack_residency::driver::{ArgAccess, DevicePtr, HostKernel};
 
-/// A kernel made for one launch, of the launch's parameters.
-pub type Kernel = fn(&Params) -> HostKernel;
+/// A kernel: how one launch of it is made of that launch's parameters, and how many bytes each of these has.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    make: fn(&Params) -> HostKernel,
+    bytes: &'static [usize],
+}
+
+impl Kernel {
+    fn of(&self, params: &Params) -> HostKernel {
+        (self.make)(params)
+    }
+}
 
 /// The addresses of a launch's parameters.
 #[derive(Debug)]
@@ -28,15 +38,40 @@ impl Params {
     }
 }
 
+/// A launch's parameters, kept.
+#[derive(Debug)]
+pub struct Values(Vec<u64>);
+
+impl Values {
+    /// A launch of a kernel with them.
+    pub fn launch(&self, kernel: Kernel) -> HostKernel {
+        let places: Vec<*const c_void> =
+            self.0.iter().map(|value| std::ptr::from_ref(value).cast()).collect();
+        kernel.of(&Params(places.as_ptr()))
+    }
+}
+
+impl Params {
+    /// What is there now, for launches to come.
+    pub fn values(&self, kernel: Kernel) -> Values {
+        let value = |(index, bytes): (usize, &usize)| match bytes {
+            4 => u64::from(self.at::<u32>(index)),
+            _ => self.at::<u64>(index),
+        };
+        Values(kernel.bytes.iter().enumerate().map(value).collect())
+    }
+}
+
 /// A kernel by its entry's name.
 pub fn find(name: &str) -> Option<Kernel> {
-    Some(match name {
-        "add_one" => add_one,
-        "mix" => mix,
-        "fold" => fold,
-        "spin" => spin,
+    let (make, bytes): (fn(&Params) -> HostKernel, &[usize]) = match name {
+        "add_one" => (add_one, &[8, 8]),
+        "mix" => (mix, &[8, 8, 8, 8, 4, 4]),
+        "fold" => (fold, &[8, 8, 8, 8]),
+        "spin" => (spin, &[8]),
         _ => return None,
-    })
+    };
+    Some(Kernel { make, bytes })
 }
 
 /// Adds one to every number: `data`, `count`.
@@ -99,8 +134,11 @@ pub fn launch(
     if grid.contains(&0) || threads == 0 || threads > THREADS {
         return Err(code::INVALID_VALUE);
     }
-    let (state, _here) = library.enter()?;
+    let (mut state, _here) = library.enter()?;
     let (_, kernel) = *state.functions.get(function)?;
+    if state.capture(stream, kernel, params) {
+        return Ok(());
+    }
     drop(state);
-    stream::launch(library, stream, kernel(params).labelled("kernel"))
+    stream::launch(library, stream, kernel.of(params).labelled("kernel"))
 }

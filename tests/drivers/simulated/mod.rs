@@ -7,6 +7,7 @@
 mod allocation;
 mod block;
 mod call;
+mod capture;
 pub mod code;
 pub mod context;
 mod control;
@@ -38,6 +39,7 @@ pub use state::{current, set_current};
 pub mod calls {
     pub use super::{
         allocation::{allocate, allocate_from_pool, free, free_async, ipc_handle, memory_info},
+        capture::{begin, destroy as destroy_graph, end, exchange_mode, instantiate, launch as launch_graph},
         copy::{copy, copy_in, copy_out, fill},
         device::{attribute, count, name, total},
         event::{create as event_create, destroy as event_destroy, query, record, wait},
@@ -51,6 +53,7 @@ pub mod calls {
         },
         stream::{
             HostFunction, create as stream_create, destroy as stream_destroy, host_function, synchronize,
+            synchronize_all,
         },
     };
 }

@@ -16,6 +16,7 @@ pub struct Open {
     pub allocations: usize,
     pub pinned: usize,
     pub modules: usize,
+    pub graphs: usize,
 }
 
 impl State {
@@ -29,6 +30,7 @@ impl State {
             allocations: self.allocations.values().filter(|held| which(held.context)).count(),
             pinned: self.pinned.values().filter(|block| which(block.context)).count(),
             modules: self.modules.iter().filter(|(_, module)| which(module.context)).count(),
+            graphs: 0,
         }
     }
 
@@ -37,7 +39,8 @@ impl State {
         let contexts =
             self.contexts.iter().filter(|(_, context)| context.held > 0 && !crate::VENDOR.implicit);
         let now = self.open_in(|_| true);
-        let mut open = Open { contexts: contexts.count(), pools: self.pools.len(), ..now };
+        let mut open =
+            Open { contexts: contexts.count(), pools: self.pools.len(), graphs: self.graphs.len(), ..now };
         open.add(&self.abandoned);
         open
     }
@@ -54,13 +57,14 @@ impl Open {
         self.counts().iter().map(|(_, count)| count).sum()
     }
 
-    fn counts_mut(&mut self) -> [&mut usize; 7] {
-        let Open { contexts, streams, events, pools, allocations, pinned, modules } = self;
-        [contexts, streams, events, pools, allocations, pinned, modules]
+    fn counts_mut(&mut self) -> [&mut usize; 8] {
+        let Open { contexts, streams, events, pools, allocations, pinned, modules, graphs } = self;
+        [contexts, streams, events, pools, allocations, pinned, modules, graphs]
     }
 
-    fn counts(&self) -> [(&'static str, usize); 7] {
-        let names = ["contexts", "streams", "events", "pools", "allocations", "pinned blocks", "modules"];
+    fn counts(&self) -> [(&'static str, usize); 8] {
+        let names =
+            ["contexts", "streams", "events", "pools", "allocations", "pinned blocks", "modules", "graphs"];
         let mut copy = *self;
         let counts = copy.counts_mut().map(|count| *count);
         std::array::from_fn(|index| (names[index], counts[index]))

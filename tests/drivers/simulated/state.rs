@@ -3,6 +3,7 @@
 use super::{
     allocation::Allocation,
     block::Block,
+    capture::{Capture, Launches},
     code::{self, Answer},
     context::Context,
     device::{Device, is_lost},
@@ -60,6 +61,10 @@ pub struct State {
     pub pools: Handles<Pool>,
     pub modules: Handles<Module>,
     pub functions: Handles<(usize, Kernel)>,
+    /// Both kinds: as they were captured, and executable.
+    pub graphs: Handles<Arc<Launches>>,
+    /// By stream.
+    pub captures: BTreeMap<usize, Capture>,
     pub allocations: BTreeMap<DevicePtr, Allocation>,
     pub pinned: BTreeMap<usize, Block>,
     /// What contexts still had when they were given up.
@@ -138,6 +143,8 @@ impl State {
             pools: Handles::new(4),
             modules: Handles::new(5),
             functions: Handles::new(6),
+            graphs: Handles::new(7),
+            captures: BTreeMap::new(),
             allocations: BTreeMap::new(),
             pinned: BTreeMap::new(),
             abandoned: Open::default(),

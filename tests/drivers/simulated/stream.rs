@@ -26,6 +26,7 @@ const NON_BLOCKING: c_uint = 1;
 impl State {
     /// A stream's queue. "Stream Management": INVALID_HANDLE for what is no stream, or another context's.
     pub fn queue(&mut self, here: &Here, stream: usize) -> Answer<QueueId> {
+        self.check_captured(stream)?;
         if stream != 0 {
             let stream = self.streams.get(stream)?;
             return (stream.context == here.context).then_some(stream.queue).ok_or(code::INVALID_HANDLE);
@@ -64,6 +65,16 @@ pub fn synchronize(library: &Library, stream: usize) -> Answer {
     finish(&here.sim, queue)?;
     library.lock().release_beyond_thresholds(&here);
     Ok(())
+}
+
+/// "Context Management", cuCtxSynchronize: waits for all that the context's streams have queued.
+pub fn synchronize_all(library: &Library) -> Answer {
+    let (state, here) = library.enter()?;
+    let of_context = state.streams.iter().filter(|(_, stream)| stream.context == here.context);
+    let queues: Vec<QueueId> = of_context.map(|(_, stream)| stream.queue).collect();
+    let default = state.contexts.get(here.context)?.default;
+    drop(state);
+    queues.into_iter().chain(default).try_for_each(|queue| finish(&here.sim, queue))
 }
 
 /// What a stream calls on the host.

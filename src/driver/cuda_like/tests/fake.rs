@@ -4,7 +4,7 @@ use super::super::{
     super::{DriverErrorKind, Result, symbols::Handle},
     Vendor,
     library::{self, AllNames, CallNames, Dialect},
-    symbols::{HostNames, NOT_READY, Names, PoolNames, PoolProps, ShareNames},
+    symbols::{CaptureNames, HostNames, NOT_READY, Names, PoolNames, PoolProps, RELAXED, ShareNames},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -17,6 +17,8 @@ pub(super) struct Library {
     /// Pinned memory, there until the thread ends.
     pub(super) blocks: Vec<Vec<u64>>,
     pub(super) current: usize,
+    /// Which calls of the thread a capture forbids.
+    pub(super) mode: c_int,
     pub(super) made: usize,
     pub(super) live: BTreeSet<usize>,
     /// What the pool gave.
@@ -36,12 +38,13 @@ thread_local! {
 
 pub(super) const OWN: usize = 77;
 
-/// What every call does first: the context must be current.
+/// What every call does first: the context must be current, and no capture may forbid it.
 fn call(name: &'static str, work: impl FnOnce(&mut Library) -> c_int) -> c_int {
     LIBRARY.with_borrow_mut(|library| {
         *library.called.entry(name).or_default() += 1;
         match library.refuse {
             _ if library.current != OWN => 201,
+            _ if library.mode != RELAXED => 900,
             Some((refused, code)) if refused == name => code,
             _ => work(library),
         }
@@ -226,6 +229,13 @@ unsafe extern "C" fn memory_handle(to: *mut [u8; 64], ptr: u64) -> c_int {
     })
 }
 
+unsafe extern "C" fn exchange_mode(mode: *mut c_int) -> c_int {
+    // SAFETY: the body hands a place with a number.
+    let mode = unsafe { &mut *mode };
+    LIBRARY.with_borrow_mut(|library| std::mem::swap(&mut library.mode, mode));
+    0
+}
+
 unsafe extern "C" fn launch_host(
     _: Handle,
     work: unsafe extern "C" fn(*mut c_void),
@@ -260,6 +270,7 @@ pub(super) fn lookup(name: &'static str) -> Option<Handle> {
         "memory_info" => memory_info as *const (),
         "launch_host" => launch_host as *const (),
         "memory_handle" => memory_handle as *const (),
+        "exchange_mode" => exchange_mode as *const (),
         "pool_create" => pool_create as *const (),
         "pool_set" => pool_set as *const (),
         "pool_get" => pool_get as *const (),
@@ -306,10 +317,6 @@ pub(super) const NAMES: Names = Names {
     memory_info: "memory_info",
 };
 
-const HOST_CALLS: HostNames = HostNames { launch_host: "launch_host" };
-
-const SHARE_CALLS: ShareNames = ShareNames { memory_handle: "memory_handle" };
-
 pub(super) const POOLS: PoolNames = PoolNames {
     create: "pool_create",
     destroy: "pool_destroy",
@@ -332,7 +339,13 @@ impl Dialect for Numbers {
     const DEVICE: &'static str = "a fake device";
     const ADVICE: &'static str = "";
     const CAPABILITY: [c_int; 2] = [0, 1];
-    const NAMES: AllNames = AllNames { calls: CALLS, symbols: NAMES, host: HOST_CALLS, share: SHARE_CALLS };
+    const NAMES: AllNames = AllNames {
+        calls: CALLS,
+        symbols: NAMES,
+        host: HostNames { launch_host: "launch_host" },
+        share: ShareNames { memory_handle: "memory_handle" },
+        capture: CaptureNames { exchange_mode: "exchange_mode" },
+    };
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
