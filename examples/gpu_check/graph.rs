@@ -14,14 +14,22 @@ use tack_residency::{Buffer, Device, Use, driver::DevicePtr};
 
 /// What captures graphs.
 pub trait Graphs {
-    /// Captures, on a stream of its own and in the mode that forbids other threads most, what adds one to each number of
-    /// these arrays of `BYTES` bytes, `captures` times over; launches the last graph `launches` times, and waits for it.
-    fn capture_and_launch(
-        &self,
-        arrays: &[DevicePtr],
-        captures: u32,
-        launches: u32,
-    ) -> Result<(), Box<dyn std::error::Error>>;
+    /// Captures and launches on a stream of its own, in the mode that forbids other threads most.
+    fn run(&self, plan: &Plan<'_>) -> Outcome;
+}
+
+pub type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// A graph that adds one to each number of some arrays.
+#[cfg_attr(not(any(feature = "cuda", feature = "hip")), allow(dead_code, reason = "nobody captures"))]
+pub struct Plan<'a> {
+    /// Where they are, of `BYTES` bytes each.
+    pub arrays: [DevicePtr; 2],
+    pub captures: u32,
+    /// Called within each capture.
+    pub meanwhile: &'a dyn Fn(),
+    /// How often the last is launched, and then waited for.
+    pub launches: u32,
 }
 
 pub const BYTES: u64 = 1 << 20;
@@ -35,11 +43,6 @@ pub fn job(subject: &Arc<dyn Subject>) -> Job {
     Job { skipped, ..Job::new("a captured graph holds exports", move || captured(&*subject)) }
 }
 
-/// How long each capture goes on while others call the device.
-pub fn linger() {
-    thread::sleep(Duration::from_millis(2));
-}
-
 /// With room for what is in the graph, and for half of what is not.
 fn captured(subject: &dyn Subject) -> String {
     let device = Device::options().budget(5 * BYTES).open_driver("graphs", subject.open()).expect("it opens");
@@ -51,8 +54,11 @@ fn captured(subject: &dyn Subject) -> String {
     let is_over = AtomicBool::new(false);
     let (launched, rounds) = thread::scope(|scope| {
         let busy = scope.spawn(|| use_others(subject, &device, &others, &is_over));
+        // Others call the device while a capture goes on.
+        let meanwhile = &|| thread::sleep(Duration::from_millis(2));
+        let plan = Plan { arrays, captures: CAPTURES, meanwhile, launches: LAUNCHES };
         let graphs = subject.graphs().expect("it is not skipped");
-        let capture = AssertUnwindSafe(|| graphs.capture_and_launch(&arrays, CAPTURES, LAUNCHES));
+        let capture = AssertUnwindSafe(|| graphs.run(&plan));
         let launched = catch_unwind(capture);
         is_over.store(true, Ordering::Relaxed);
         (launched.unwrap_or_else(|panic| resume_unwind(panic)), busy.join().expect("the other thread"))

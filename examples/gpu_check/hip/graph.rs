@@ -4,13 +4,11 @@ use super::{
     Amd,
     library::{call, check},
 };
-use crate::graph::{BYTES, Graphs, linger};
+use crate::graph::{BYTES, Graphs, Outcome, Plan};
 use std::{
-    error::Error,
     ffi::{c_int, c_uint, c_void},
     ptr::null_mut,
 };
-use tack_residency::driver::DevicePtr;
 
 type Place = *mut *mut c_void;
 type Of = unsafe extern "C" fn(*mut c_void) -> c_int;
@@ -32,12 +30,7 @@ struct Calls {
 }
 
 impl Graphs for Amd {
-    fn capture_and_launch(
-        &self,
-        arrays: &[DevicePtr],
-        captures: u32,
-        launches: u32,
-    ) -> Result<(), Box<dyn Error>> {
+    fn run(&self, plan: &Plan<'_>) -> Outcome {
         let library = &self.calls.library;
         let calls = Calls {
             stream: call!(library, "hipStreamCreateWithFlags"),
@@ -54,9 +47,9 @@ impl Graphs for Amd {
         let mut stream = null_mut();
         // SAFETY: `stream` is where the handle goes.
         check("hipStreamCreateWithFlags", unsafe { (calls.stream)(&mut stream, NON_BLOCKING) })?;
-        for capture in 1..=captures {
-            let launches = if capture == captures { launches } else { 0 };
-            self.once(&calls, stream, arrays, launches)?;
+        for capture in 1..=plan.captures {
+            let launches = if capture == plan.captures { plan.launches } else { 0 };
+            self.once(&calls, stream, plan, launches)?;
         }
         // SAFETY: the stream was made above, and nobody else has it.
         Ok(check("hipStreamDestroy", unsafe { (calls.destroy_stream)(stream) })?)
@@ -64,22 +57,16 @@ impl Graphs for Amd {
 }
 
 impl Amd {
-    fn once(
-        &self,
-        calls: &Calls,
-        stream: *mut c_void,
-        arrays: &[DevicePtr],
-        launches: u32,
-    ) -> Result<(), Box<dyn Error>> {
+    fn once(&self, calls: &Calls, stream: *mut c_void, plan: &Plan<'_>, launches: u32) -> Outcome {
         let (mut graph, mut instance) = (null_mut(), null_mut());
         // SAFETY: the stream lives.
         check("hipStreamBeginCapture", unsafe { (calls.begin)(stream, GLOBAL) })?;
-        for array in arrays {
+        for array in plan.arrays {
             let params = [array.as_raw(), BYTES / 4];
             // SAFETY: the kernel takes these; the arrays stay where they are while the graph lives.
             unsafe { self.calls.launch(self.add_one, (256, 256), stream, &params) }?;
         }
-        linger();
+        (plan.meanwhile)();
         // SAFETY: `graph` is where the handle goes.
         check("hipStreamEndCapture", unsafe { (calls.end)(stream, &mut graph) })?;
         // SAFETY: `instance` is where the handle goes; there are no flags.
