@@ -1,6 +1,6 @@
 //! What a simulated device is like: how much memory, how fast, on which clock.
 
-use super::profiles;
+use super::{profiles, table::ALIGN};
 use crate::driver::{DriverError, DriverErrorKind, Result};
 use std::{str::FromStr, time::Duration};
 
@@ -153,6 +153,10 @@ pub enum PinningWaits {
 /// let device = Sim::open(Config::profile("pcie4")?.with_capacity(1 << 30))?;
 /// assert_eq!(device.config().capacity, 1 << 30);
 ///
+/// // Two whose addresses are apart, as those of real devices are.
+/// let [first, second] = [1, 2].map(|place| Config::new().with_first_address(place << 44));
+/// assert_ne!(first, second);
+///
 /// // A card with quirks: large pages, small allocations, one kernel at a time, a slow host.
 /// let quirky = Config::new()
 ///     .with_granularity(64 << 10)
@@ -173,6 +177,8 @@ pub struct Config {
     pub name: String,
     /// Device memory, in bytes.
     pub capacity: u64,
+    /// The address of its first allocation, a multiple of 256: several devices of one process need not share addresses.
+    pub first_address: u64,
     /// What sizes are rounded up to, in bytes.
     pub granularity: u64,
     /// The most bytes one allocation may be.
@@ -217,6 +223,7 @@ impl Default for Config {
         Config {
             name: "sim".to_owned(),
             capacity: 8 * GIB,
+            first_address: 0x7f00_0000_0000,
             granularity: 512,
             max_allocation: None,
             overcommits: false,
@@ -290,6 +297,8 @@ impl Config {
     with! {
         /// Sets the device memory, in bytes.
         with_capacity: capacity: u64;
+        /// Sets the address of the first allocation.
+        with_first_address: first_address: u64;
         /// Sets what sizes are rounded up to, in bytes.
         with_granularity: granularity: u64;
         /// Sets the most bytes one allocation may be.
@@ -332,6 +341,8 @@ impl Config {
             "copy_cuts must be at least 1"
         } else if self.launch_depth == 0 || self.concurrent_kernels == Some(0) {
             "launch_depth and concurrent_kernels must be at least 1"
+        } else if self.first_address == 0 || !self.first_address.is_multiple_of(ALIGN) {
+            "first_address must be a multiple of 256 above zero"
         } else if speeds.any(|speed| speed == Some(0)) {
             "a bandwidth must be above zero: leave it out for one without limit"
         } else {

@@ -9,8 +9,8 @@ use std::{
     sync::Arc,
 };
 
-const FIRST: u64 = 0x7f00_0000_0000;
-const ALIGN: u64 = 256;
+/// What addresses are multiples of.
+pub(super) const ALIGN: u64 = 256;
 /// Unmapped bytes after each allocation, so that a run past its end shows.
 const GUARD: u64 = 4096;
 /// Freed ranges remembered, for messages and for [`Table::was_freed`].
@@ -57,8 +57,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn new() -> Table {
-        Table { by_base: BTreeMap::new(), next: FIRST, freed: VecDeque::new(), mapped: 0, peak: 0 }
+    pub(super) fn new(first: u64) -> Table {
+        Table { by_base: BTreeMap::new(), next: first, freed: VecDeque::new(), mapped: 0, peak: 0 }
     }
 
     /// Addresses for a new allocation.
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn addresses_are_aligned_apart_and_never_given_again() {
-        let mut table = Table::new();
+        let mut table = Table::new(1 << 20);
         let first = table.add(allocation(1));
         let second = table.add(allocation(100));
         assert_eq!((first.0 % ALIGN, second.0 % ALIGN), (0, 0));
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_range_must_lie_within_one_allocation() {
-        let mut table = Table::new();
+        let mut table = Table::new(1 << 20);
         let ptr = table.add(allocation(100));
         let place = table.find(ptr.offset(10), 90).map(|(place, _)| place);
         assert_eq!(place, Ok(Place { base: ptr.0, offset: 10, bytes: 90 }));

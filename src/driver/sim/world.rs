@@ -67,6 +67,7 @@ impl World {
         let slots = [1, 1, config.concurrent_kernels.unwrap_or(usize::MAX)];
         World {
             reserve: Reserve::new((!config.overcommits).then_some(config.capacity)),
+            table: Table::new(config.first_address),
             config,
             now: 0,
             events: BinaryHeap::new(),
@@ -75,7 +76,6 @@ impl World {
             queues: Vec::new(),
             engines: slots.map(|slots| Engine { slots, line: VecDeque::new() }),
             kicks: VecDeque::new(),
-            table: Table::new(),
             fences: Fences::default(),
             spares: Arc::default(),
             host_known: Vec::new(),
