@@ -9,13 +9,14 @@ mod events;
 mod host_kernel;
 pub(in crate::driver) mod library;
 mod memory;
+mod peer;
 mod share;
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "HIP's pools are not used"))]
 pub(in crate::driver) mod symbols;
 #[cfg(test)]
 mod tests;
 
-pub use context::Vendor;
+pub use context::{PeerCopy, Vendor};
 
 use super::{
     Caps, DevicePtr, Driver, DriverMemory, Fence, HostKernel, HostKind, HostMemory, HostRange, QueueId,
@@ -234,6 +235,21 @@ impl<V: Vendor> Driver for CudaLike<V> {
         // SAFETY: the context is current; the addresses are the device's, which checks them.
         let code = unsafe { (copy.call)(to.as_raw(), from.as_raw(), bytes as usize, queue.stream) };
         self.context.check(copy.name, code)
+    }
+
+    fn is_peer(&self, other: &dyn Driver) -> bool {
+        peer::find(self, other).is_some()
+    }
+
+    fn copy_to_peer(
+        &self,
+        queue: QueueId,
+        from: DevicePtr,
+        peer: &dyn Driver,
+        to: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        peer::copy(self, queue, [from, to], peer, bytes)
     }
 
     fn fill(&self, queue: QueueId, to: DevicePtr, bytes: u64, value: u8) -> Result<()> {

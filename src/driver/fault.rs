@@ -224,6 +224,23 @@ impl Driver for Fault {
         self.inner.copy(queue, from, to, bytes)
     }
 
+    fn is_peer(&self, other: &dyn Driver) -> bool {
+        self.inner.is_peer(other)
+    }
+
+    /// A peer behind a driver of this kind is found there: it shows what is inside.
+    fn copy_to_peer(
+        &self,
+        queue: QueueId,
+        from: DevicePtr,
+        peer: &dyn Driver,
+        to: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        self.pass(Call::CopyToPeer)?;
+        self.inner.copy_to_peer(queue, from, peer, to, bytes)
+    }
+
     fn fill(&self, queue: QueueId, to: DevicePtr, bytes: u64, value: u8) -> Result<()> {
         self.pass(Call::Fill)?;
         self.inner.fill(queue, to, bytes, value)

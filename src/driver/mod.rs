@@ -203,6 +203,41 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
     /// Queues a copy within the device.
     fn copy(&self, queue: QueueId, from: DevicePtr, to: DevicePtr, bytes: u64) -> Result<()>;
 
+    /// Whether [`copy_to_peer`](Driver::copy_to_peer) takes this device for its peer.
+    ///
+    /// ```
+    /// use tack_residency::driver::{Driver, DriverErrorKind, QueueRole, sim::{Config, Sim}};
+    ///
+    /// let [device, other] = [Sim::open(Config::new())?, Sim::open(Config::new())?];
+    /// assert!(!device.is_peer(&*other)); // between simulated devices bytes go through the host
+    ///
+    /// let queue = device.create_queue(QueueRole::Compute)?;
+    /// let (from, to) = (device.allocate(queue, 512)?, other.allocate(other.create_queue(QueueRole::Compute)?, 512)?);
+    /// let error = device.copy_to_peer(queue, from, &*other, to, 512).unwrap_err();
+    /// assert_eq!(error.kind, DriverErrorKind::Unsupported);
+    /// # Ok::<(), tack_residency::driver::DriverError>(())
+    /// ```
+    fn is_peer(&self, other: &dyn Driver) -> bool {
+        let _ = other;
+        false
+    }
+
+    /// Queues a copy to the memory of another device, its peer. It is in no order of that device's queues: what is queued
+    /// there and touches `to` has been passed before, and what comes behind the copy waits, on the host, for a fence of
+    /// `queue`.
+    fn copy_to_peer(
+        &self,
+        queue: QueueId,
+        from: DevicePtr,
+        peer: &dyn Driver,
+        to: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        let _ = (queue, from, peer, to, bytes);
+        let message = "this device copies to no other's memory: copy through the host";
+        Err(DriverError::new(DriverErrorKind::Unsupported, "copy_to_peer", 0, message))
+    }
+
     /// Queues the setting of every byte to `value`.
     fn fill(&self, queue: QueueId, to: DevicePtr, bytes: u64, value: u8) -> Result<()>;
 

@@ -2,7 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::{
-    super::{QueueId, Result, cuda_like::Vendor, symbols::Handle},
+    super::{
+        QueueId, Result,
+        cuda_like::{PeerCopy, Vendor},
+        symbols::Handle,
+    },
     library::{self, Library},
 };
 use cudarc::driver::{CudaContext, CudaStream};
@@ -79,6 +83,7 @@ impl Api {
 
 impl Vendor for Api {
     type Dialect = library::Cuda;
+    type Place = Handle;
 
     fn library(&self) -> &Library {
         self.library
@@ -104,6 +109,14 @@ impl Vendor for Api {
             0 => Ok(()),
             code => Err(self.library.error(call.name, code)),
         }
+    }
+
+    fn peer_copy(&self) -> Option<PeerCopy<Handle>> {
+        self.library.dialect.peer_calls.map(|calls| calls.copy)
+    }
+
+    fn place(&self) -> Handle {
+        self.context
     }
 
     fn let_go(&self, index: usize) -> bool {

@@ -28,6 +28,15 @@ symbols! {
     }
 }
 
+symbols! {
+    /// What copies to another device's memory: both places with their contexts.
+    pub(super) PeerCalls, PeerNames {
+        copy(u64, Handle, u64, Handle, usize, Handle);
+    }
+}
+
+const PEER_CALLS: PeerNames = PeerNames { copy: "cuMemcpyPeerAsync" };
+
 const OWN: OwnNames = OwnNames {
     device_get: "cuDeviceGet",
     context_retain: "cuDevicePrimaryCtxRetain",
@@ -89,6 +98,8 @@ pub(super) type Library = library::Library<Cuda>;
 #[derive(Debug)]
 pub struct Cuda {
     pub(super) calls: OwnCalls,
+    /// What copies to another device's memory, if the library has it.
+    pub(super) peer_calls: Option<PeerCalls>,
     pools: Option<PoolSymbols>,
 }
 
@@ -173,7 +184,9 @@ impl Library {
         // SAFETY: as above. Drivers before 11.2 have none of them.
         let pools = unsafe { PoolSymbols::resolve(&POOLS, lookup) }.ok();
         // SAFETY: as above.
-        let library = unsafe { Library::find(Cuda { calls, pools }, lookup) }?;
+        let peer_calls = unsafe { PeerCalls::resolve(&PEER_CALLS, lookup) }.ok();
+        // SAFETY: as above.
+        let library = unsafe { Library::find(Cuda { calls, peer_calls, pools }, lookup) }?;
         // What a program launches through cudarc must be there, since cudarc panics where it is not.
         for name in ["cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuModuleUnload"] {
             lookup(name).ok_or_else(|| missing(name))?;
@@ -239,6 +252,29 @@ mod tests {
     }
 
     #[test]
+    fn the_copy_to_a_peer_takes_what_nvidias_header_says() {
+        type Copy = unsafe fn(
+            sys::CUdeviceptr,
+            sys::CUcontext,
+            sys::CUdeviceptr,
+            sys::CUcontext,
+            usize,
+            sys::CUstream,
+        ) -> Code;
+        let _: Copy = sys::cuMemcpyPeerAsync;
+        let widths = [
+            size_of::<Code>(),
+            size_of::<sys::CUdeviceptr>(),
+            size_of::<sys::CUcontext>(),
+            size_of::<sys::CUdeviceptr>(),
+            size_of::<sys::CUcontext>(),
+            size_of::<usize>(),
+            size_of::<sys::CUstream>(),
+        ];
+        assert_eq!(PEER_CALLS.widths(), [("cuMemcpyPeerAsync", widths.to_vec())]);
+    }
+
+    #[test]
     fn a_code_asks_for_what_its_name_says() {
         use DriverErrorKind::{Invalid, Lost, OutOfMemory, Refused, Unavailable, Unsupported};
         for (code, expected) in [
@@ -275,8 +311,9 @@ mod tests {
             "cuLaunchHostFunc" => library.host_calls.is_none(),
             "cuIpcGetMemHandle" => library.share_calls.is_none(),
             "cuThreadExchangeStreamCaptureMode" => library.capture_calls.is_none(),
+            "cuMemcpyPeerAsync" => library.dialect.peer_calls.is_none(),
             _ => library.dialect.pools.is_none() && gone.starts_with("cuMem"),
         };
-        assert_eq!(miss_each(Library::resolve, without_it), 44);
+        assert_eq!(miss_each(Library::resolve, without_it), 45);
     }
 }

@@ -1,7 +1,10 @@
 //! A vendor's context: current on the thread of each call, and lost for good once a call says so.
 
 use super::{
-    super::{DriverError, DriverErrorKind, Result, symbols::Handle},
+    super::{
+        DriverError, DriverErrorKind, Result,
+        symbols::{Handle, Symbol},
+    },
     library::{Dialect, Library},
     symbols::Symbols,
 };
@@ -12,10 +15,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
+/// Copies on a stream: where to, of which device, where from, of which device, and how many bytes.
+pub type PeerCopy<P> = Symbol<unsafe extern "C" fn(u64, P, u64, P, usize, Handle) -> c_int>;
+
 /// What differs between the vendors. Dropped, it gives its context up.
 pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// How its library speaks.
     type Dialect: Dialect;
+
+    /// What names a device where there are two: its context, or its number.
+    type Place;
 
     /// Its library.
     fn library(&self) -> &Library<Self::Dialect>;
@@ -28,6 +37,12 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
 
     /// Makes something current on this thread.
     fn set_current(&self, what: Handle) -> Result<()>;
+
+    /// What copies to another device's memory, if its library has that.
+    fn peer_copy(&self) -> Option<PeerCopy<Self::Place>>;
+
+    /// What names this device there.
+    fn place(&self) -> Self::Place;
 
     /// The stream of the queue at `index` is about to be destroyed; false if others still have it.
     fn let_go(&self, index: usize) -> bool {
@@ -53,6 +68,11 @@ impl<V: Vendor> Context<V> {
     /// The calls that both vendors have.
     pub(super) fn symbols(&self) -> &Symbols {
         &self.vendor.library().symbols
+    }
+
+    /// Whether a call has said that the device is lost.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
     }
 
     /// Makes the context current on this thread for as long as what this gives lives.

@@ -343,3 +343,27 @@ fn pinned_memory_dropped_within_a_host_kernel_is_freed_later() {
     drop(device);
     assert_eq!(live(), 0);
 }
+
+#[test]
+fn a_copy_to_a_peer_names_both_and_a_refused_one_loses_nothing() {
+    let [device, peer] = [open(true), open(false)];
+    let queue = device.create_queue(QueueRole::Compute).expect("a queue");
+    let copy = |bytes| {
+        let [from, to] = [8, 16].map(DevicePtr::from_raw);
+        device.copy_to_peer(queue, from, &*peer, to, bytes)
+    };
+    assert!(device.is_peer(&*peer));
+    assert_eq!((copy(8), copy(0), called("peer_copy")), (Ok(()), Ok(()), 1));
+    for code in [2, 99999] {
+        set(|library| library.refuse = Some(("peer_copy", code)));
+        let error = copy(8).expect_err("it is refused");
+        assert_eq!((error.kind, error.call), (DriverErrorKind::Refused, "peer_copy"), "{error}");
+    }
+    set(|library| library.refuse = None);
+    peer.context.lose("fill", 700);
+    assert_eq!(copy(8).expect_err("the peer is lost").kind, DriverErrorKind::Refused);
+    assert!(device.record(queue).is_ok(), "the other device was lost");
+    set(|library| library.no_peers = true);
+    assert_eq!(copy(8).expect_err("nothing copies so").kind, DriverErrorKind::Unsupported);
+    assert!(!device.is_peer(&*peer));
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// use tack_residency::driver::fault::Call;
 ///
 /// assert_eq!(Call::CopyOut.name(), "copy_out");
-/// assert_eq!(Call::ALL.len(), 13);
+/// assert_eq!(Call::ALL.len(), 14);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs)]
@@ -27,11 +27,12 @@ pub enum Call {
     Record,
     Wait,
     IsPassed,
+    CopyToPeer,
 }
 
 impl Call {
     /// Every kind.
-    pub const ALL: [Call; 13] = [
+    pub const ALL: [Call; 14] = [
         Call::CreateQueue,
         Call::Allocate,
         Call::Free,
@@ -45,6 +46,7 @@ impl Call {
         Call::Record,
         Call::Wait,
         Call::IsPassed,
+        Call::CopyToPeer,
     ];
 
     /// The call as the trait names it.
@@ -63,6 +65,7 @@ impl Call {
             Call::Record => "record",
             Call::Wait => "wait",
             Call::IsPassed => "is_passed",
+            Call::CopyToPeer => "copy_to_peer",
         }
     }
 }

@@ -2,7 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::{
-    super::{Result, cuda_like::Vendor, symbols::Handle},
+    super::{
+        Result,
+        cuda_like::{PeerCopy, Vendor},
+        symbols::Handle,
+    },
     library::{Hip, Library},
 };
 use std::ffi::c_int;
@@ -27,6 +31,7 @@ fn handle(device: c_int) -> Handle {
 
 impl Vendor for Api {
     type Dialect = Hip;
+    type Place = c_int;
 
     fn library(&self) -> &Library {
         self.library
@@ -52,5 +57,12 @@ impl Vendor for Api {
             0 => Ok(()),
             code => Err(self.library.error(call.name, code)),
         }
+    }
+    fn peer_copy(&self) -> Option<PeerCopy<c_int>> {
+        self.library.dialect.peer_calls.map(|calls| calls.copy)
+    }
+
+    fn place(&self) -> c_int {
+        self.device
     }
 }

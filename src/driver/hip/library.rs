@@ -8,7 +8,7 @@ use super::super::{
         symbols::{CaptureNames, HostNames, Names, ShareNames},
     },
     loader::Loaded,
-    symbols::{Lookup, symbols},
+    symbols::{Handle, Lookup, symbols},
 };
 use std::{
     ffi::{c_char, c_int},
@@ -34,6 +34,15 @@ symbols! {
         error_words(c_int) -> *const c_char;
     }
 }
+
+symbols! {
+    /// What copies to another device's memory: both places with their devices' numbers.
+    pub(super) PeerCalls, PeerNames {
+        copy(u64, c_int, u64, c_int, usize, Handle);
+    }
+}
+
+const PEER_CALLS: PeerNames = PeerNames { copy: "hipMemcpyPeerAsync" };
 
 const OWN: OwnNames = OwnNames {
     device_current: "hipGetDevice",
@@ -82,6 +91,8 @@ pub(super) type Library = library::Library<Hip>;
 #[derive(Debug)]
 pub struct Hip {
     pub(super) calls: OwnCalls,
+    /// What copies to another device's memory, if the library has it.
+    pub(super) peer_calls: Option<PeerCalls>,
 }
 
 impl Dialect for Hip {
@@ -144,7 +155,9 @@ impl Library {
         // never closed.
         let calls = unsafe { OwnCalls::resolve(&OWN, lookup) }?;
         // SAFETY: as above.
-        unsafe { Library::find(Hip { calls }, lookup) }
+        let peer_calls = unsafe { PeerCalls::resolve(&PEER_CALLS, lookup) }.ok();
+        // SAFETY: as above.
+        unsafe { Library::find(Hip { calls, peer_calls }, lookup) }
     }
 }
 
@@ -207,11 +220,10 @@ mod tests {
         headers.number("hipDeviceAttributeComputeCapabilityMajor", COMPUTE_CAPABILITY[0]);
         headers.number("hipDeviceAttributeComputeCapabilityMinor", COMPUTE_CAPABILITY[1]);
         headers.number("hipStreamCaptureModeRelaxed", RELAXED);
-        let shared = [CALLS.widths(), NAMES.widths(), Hip::NAMES.host.widths()];
-        for calls in
-            shared.into_iter().chain([OWN.widths(), Hip::NAMES.share.widths(), Hip::NAMES.capture.widths()])
-        {
-            headers.calls(&calls);
+        let own = [OWN.widths(), PEER_CALLS.widths(), CALLS.widths(), NAMES.widths()];
+        let AllNames { host, share, capture, .. } = Hip::NAMES;
+        for calls in own.iter().chain(&[host.widths(), share.widths(), capture.widths()]) {
+            headers.calls(calls);
         }
         headers.check();
     }
@@ -222,8 +234,9 @@ mod tests {
             "hipLaunchHostFunc" => library.host_calls.is_none(),
             "hipIpcGetMemHandle" => library.share_calls.is_none(),
             "hipThreadExchangeStreamCaptureMode" => library.capture_calls.is_none(),
+            "hipMemcpyPeerAsync" => library.dialect.peer_calls.is_none(),
             _ => false,
         };
-        assert_eq!(miss_each(Library::resolve, may), 30);
+        assert_eq!(miss_each(Library::resolve, may), 31);
     }
 }

@@ -1,8 +1,11 @@
 //! A vendor's library that does everything at once, and fails where a test says. One a thread.
 
 use super::super::{
-    super::{DriverErrorKind, Result, symbols::Handle},
-    Vendor,
+    super::{
+        DriverErrorKind, Result,
+        symbols::{Handle, Symbol},
+    },
+    PeerCopy, Vendor,
     library::{self, AllNames, CallNames, Dialect},
     symbols::{CaptureNames, HostNames, NOT_READY, Names, PoolNames, PoolProps, RELAXED, ShareNames},
 };
@@ -29,6 +32,8 @@ pub(super) struct Library {
     /// What the next call of a name returns.
     pub(super) refuse: Option<(&'static str, c_int)>,
     pub(super) pending: bool,
+    /// Nothing copies to another device's memory.
+    pub(super) no_peers: bool,
 }
 
 thread_local! {
@@ -37,6 +42,8 @@ thread_local! {
 }
 
 pub(super) const OWN: usize = 77;
+/// What names every device where there are two.
+const PLACE: u64 = 78;
 
 /// What every call does first: the context must be current, and no capture may forbid it.
 fn call(name: &'static str, work: impl FnOnce(&mut Library) -> c_int) -> c_int {
@@ -151,6 +158,11 @@ unsafe extern "C" fn copy_in(_: u64, _: *const c_void, _: usize, _: Handle) -> c
 
 unsafe extern "C" fn copy(_: u64, _: u64, _: usize, _: Handle) -> c_int {
     call("copy", |_| 0)
+}
+
+unsafe extern "C" fn peer_copy(to: u64, peer: u64, from: u64, own: u64, bytes: usize, _: Handle) -> c_int {
+    assert_eq!((to, peer, from, own, bytes), (16, PLACE, 8, PLACE, 8), "as a test copies");
+    call("peer_copy", |_| 0)
 }
 
 unsafe extern "C" fn fill(_: u64, _: u8, _: usize, _: Handle) -> c_int {
@@ -363,6 +375,7 @@ impl Dialect for Numbers {
 
 impl Vendor for Fake {
     type Dialect = Numbers;
+    type Place = u64;
 
     fn library(&self) -> &library::Library<Numbers> {
         &self.0
@@ -370,6 +383,15 @@ impl Vendor for Fake {
 
     fn own(&self) -> Handle {
         handle(OWN)
+    }
+
+    fn peer_copy(&self) -> Option<PeerCopy<u64>> {
+        let has_none = LIBRARY.with_borrow(|library| library.no_peers);
+        (!has_none).then_some(Symbol { name: "peer_copy", call: peer_copy })
+    }
+
+    fn place(&self) -> u64 {
+        PLACE
     }
 
     fn current(&self) -> Result<Handle> {
