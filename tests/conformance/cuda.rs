@@ -31,6 +31,7 @@ pub const WITH_POOLS: Entry = Entry {
             "cuStreamBeginCapture",
             "cuStreamEndCapture",
             "cuGraph",
+            "cuMemcpyPeerAsync",
         ],
         full: "2",
         allocating: &["cuMemAlloc_v2", "cuMemAllocFromPoolAsync", "cuMemHostAlloc"],

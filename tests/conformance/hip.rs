@@ -24,6 +24,7 @@ pub const ENTRY: Entry = Entry {
             "hipLaunchHostFunc",
             "hipMallocFromPoolAsync",
             "hipMemPool",
+            "hipMemcpyPeerAsync",
             "hipMemsetAsync",
             "hipModule",
             "hipStreamBeginCapture",

@@ -105,5 +105,9 @@ fn put_text(to: &Outlet<*const c_char>, text: Option<&'static CStr>) -> Answer {
     text.map(drop).ok_or(code::INVALID_VALUE)
 }
 
+face!(cuMemcpyPeerAsync, Ready, (
+    to: u64, to_context: usize, from: u64, from_context: usize, bytes: usize, stream: usize,
+) => |library| calls::copy_to_peer(library, (to, to_context), (from, from_context), bytes, stream));
+
 face!(cuGetErrorName, Early, (of: c_int, to: Outlet<*const c_char>) => |_| put_text(&to, name_of(of)));
 face!(cuGetErrorString, Early, (of: c_int, to: Outlet<*const c_char>) => |_| put_text(&to, code::words(of)));

@@ -109,6 +109,18 @@ face!(hipDeviceReset, Ready, () => |library| {
     context::release(library, here.context)
 });
 
+// "Memory Management", hipMemcpyPeerAsync: INVALID_DEVICE for a number of no device.
+face!(hipMemcpyPeerAsync, Ready, (
+    to: u64, to_device: c_int, from: u64, from_device: c_int, bytes: usize, stream: usize,
+) => |library| {
+    let context = |device| {
+        let device = library.find_device(device)?;
+        library.lock().implicit(device)
+    };
+    let (to, from) = ((to, context(to_device)?), (from, context(from_device)?));
+    calls::copy_to_peer(library, to, from, bytes, stream)
+});
+
 // A fill of bytes, whose value is an int.
 face!(hipMemsetAsync, Ready, (to: u64, value: c_int, bytes: usize, stream: usize) => |library| {
     calls::fill(library, to, value as u8, bytes, stream)

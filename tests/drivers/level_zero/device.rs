@@ -38,8 +38,10 @@ pub struct Device {
 }
 
 impl Device {
-    pub fn open() -> Result<Device> {
-        let sim = Sim::open(Config::new().with_capacity(settings().capacity).with_pool(Pool::None))?;
+    /// No two devices of a process have an address in common.
+    pub fn open(number: usize) -> Result<Device> {
+        let config = Config::new().with_capacity(settings().capacity).with_pool(Pool::None);
+        let sim = Sim::open(config.with_first_address((number as u64 + 1) << 40))?;
         let own = sim.create_queue(QueueRole::Compute)?;
         Ok(Device { sim, own, spare: Vec::new() })
     }

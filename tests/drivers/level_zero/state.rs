@@ -77,7 +77,7 @@ impl State {
     pub fn device(&mut self, number: usize) -> Answer<&mut Device> {
         let place = self.devices.get_mut(number).ok_or(code::INVALID_HANDLE)?;
         if place.is_none() {
-            *place = Some(Device::open().map_err(|error| code::of(&error))?);
+            *place = Some(Device::open(number).map_err(|error| code::of(&error))?);
         }
         place.as_mut().ok_or(code::UNKNOWN)
     }

@@ -24,6 +24,8 @@ pub struct Device {
     pub sim: Arc<Sim>,
     /// What calls without a stream use.
     pub own: QueueId,
+    /// What other devices' copies to this one use.
+    pub arrivals: QueueId,
     /// Every queue there is.
     queues: Vec<QueueId>,
     /// Queues of streams that were given up, with what marks the end of their work.
@@ -31,11 +33,13 @@ pub struct Device {
 }
 
 impl Device {
-    pub fn open() -> Result<Device> {
+    /// "Unified Addressing": no two devices of a process have an address in common.
+    pub fn open(number: usize) -> Result<Device> {
         let pool = if settings().pools { Pool::StreamOrdered } else { Pool::None };
-        let sim = Sim::open(Config::new().with_capacity(settings().capacity).with_pool(pool))?;
-        let own = sim.create_queue(QueueRole::Compute)?;
-        Ok(Device { sim, own, queues: vec![own], spare: Vec::new() })
+        let config = Config::new().with_capacity(settings().capacity).with_pool(pool);
+        let sim = Sim::open(config.with_first_address((number as u64 + 1) << 40))?;
+        let [own, arrivals] = [sim.create_queue(QueueRole::Compute)?, sim.create_queue(QueueRole::Compute)?];
+        Ok(Device { sim, own, arrivals, queues: vec![own, arrivals], spare: Vec::new() })
     }
 
     /// A queue for a stream: one that was given up and has run out, or a new one.

@@ -22,6 +22,7 @@ mod mixing;
 mod module;
 mod open;
 mod outlet;
+mod peer;
 mod pinned;
 mod pool;
 mod refusals;
@@ -46,6 +47,7 @@ pub mod calls {
         kernels::{Params, launch},
         module::{find as function, load, unload},
         outlet::{HostPlace, Text},
+        peer::copy as copy_to_peer,
         pinned::{allocate as allocate_host, free as free_host},
         pool::{
             create as pool_create, destroy as pool_destroy, get as pool_get, set as pool_set,

@@ -158,11 +158,20 @@ impl State {
         found.map(|(handle, _)| handle).ok_or(code::INVALID_DEVICE)
     }
 
+    /// The handle of a device's primary context, held from now on if nobody holds it yet.
+    pub fn implicit(&mut self, device: usize) -> Answer<usize> {
+        let context = self.primary(device)?;
+        if self.contexts.get(context)?.held == 0 {
+            self.hold(context)?;
+        }
+        Ok(context)
+    }
+
     /// A device that is in use, brought up if it is not.
     pub fn device(&mut self, device: usize) -> Answer<&mut Device> {
         let found = self.devices.get_mut(device).ok_or(code::INVALID_DEVICE)?;
         if found.is_none() {
-            *found = Some(Device::open().map_err(|error| code::of(&error))?);
+            *found = Some(Device::open(device).map_err(|error| code::of(&error))?);
         }
         found.as_mut().ok_or(code::UNKNOWN)
     }
@@ -171,13 +180,7 @@ impl State {
     /// call says the same, until the context is gone.
     fn here(&mut self) -> Answer<Here> {
         let context = match (VENDOR.implicit, current()) {
-            (true, device) => {
-                let context = self.primary(device)?;
-                if self.contexts.get(context)?.held == 0 {
-                    self.hold(context)?;
-                }
-                context
-            }
+            (true, device) => self.implicit(device)?,
             (false, 0) => return Err(code::INVALID_CONTEXT),
             (false, context) => context,
         };
