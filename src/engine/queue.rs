@@ -149,9 +149,9 @@ impl Queue {
         launch
     }
 
-    /// The launch is queued, or was not; draws its number.
-    pub fn end(&self, launch: u64) -> u64 {
-        let number = self.queued.fetch_add(1, Ordering::SeqCst) + 1;
+    /// The launch is queued, or was not; draws its number, and has it noted before others learn that it has ended.
+    pub fn end(&self, launch: u64, note: impl FnOnce(u64) -> u64) -> u64 {
+        let number = note(self.draw());
         lock(&self.open).retain(|open| open.launch != launch);
         number
     }
@@ -159,6 +159,10 @@ impl Queue {
     /// Draws the number of work queued by a single call.
     pub fn number(&self) -> u64 {
         self.begun.fetch_add(1, Ordering::SeqCst);
+        self.draw()
+    }
+
+    fn draw(&self) -> u64 {
         self.queued.fetch_add(1, Ordering::SeqCst) + 1
     }
 

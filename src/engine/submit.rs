@@ -94,7 +94,7 @@ impl Engine {
                 Ok(Submitting { engine: self, queue, uses, begun: Begun::Launch(launch), _ordering })
             }
             Err(failure) => {
-                queue.end(launch);
+                queue.end(launch, |number| number);
                 if self.flags.has(Flags::SETTLE) {
                     self.pump();
                 }
@@ -117,7 +117,7 @@ impl Engine {
         }
         while uses.clone().any(|(cell, _)| cell.load().is_closed()) {
             // A host operation decided earlier comes first; it may be waiting for this very launch to stand back.
-            queue.end(*launch);
+            queue.end(*launch, |number| number);
             if uses.clone().any(|(cell, _)| self.is_closed_by_caller(cell)) {
                 *launch = queue.begin();
                 return Err(NESTED_LAUNCH);
@@ -160,25 +160,24 @@ impl Engine {
             opened.wait_timeout(Duration::from_millis(10));
         }
     }
-
-    #[cold]
-    fn note_launch<'e>(&self, queue: &Queue, number: u64, uses: impl Iterator<Item = (&'e Arc<Cell>, bool)>) {
-        for (cell, writes) in uses {
-            cell.note_use(queue.index, number, writes);
-        }
-        self.mark(queue, number);
-    }
 }
 
 impl<'e, U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone> Submitting<'e, U> {
+    fn note(&self, number: u64) -> u64 {
+        for (cell, writes) in self.uses.clone() {
+            cell.note_use(self.queue.index, number, writes);
+        }
+        number
+    }
+
     /// Notes the uses, if that was asked for meanwhile, and has whoever waits for this launch go on.
     #[cold]
     fn end_noted(&self) {
         let number = match self.begun {
-            Begun::Place(_) => self.queue.number(),
-            Begun::Launch(launch) => self.queue.end(launch),
+            Begun::Place(_) => self.note(self.queue.number()),
+            Begun::Launch(launch) => self.queue.end(launch, |number| self.note(number)),
         };
-        self.engine.note_launch(self.queue, number, self.uses.clone());
+        self.engine.mark(self.queue, number);
         if let Begun::Place(place) = self.begun {
             self.queue.leave(place);
         }
