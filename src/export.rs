@@ -4,11 +4,11 @@ use crate::{
     buffer::Buffer,
     device::Device,
     driver::DevicePtr,
-    engine::{COMPUTE, Holder, Wait},
+    engine::COMPUTE,
     error::{Error, ErrorKind, Result},
-    operation::{Operation, poll_request, sealed::Steps},
+    hold::{Hold, TakeHold},
+    operation::{Operation, sealed::Steps},
     queue::Queue,
-    residency::{Ask, Want},
     view::View,
 };
 use std::{
@@ -21,14 +21,13 @@ use std::{
 #[derive(Debug)]
 pub struct EnsureResident {
     view: View,
-    wait: Option<Box<Wait>>,
-    place: &'static Location<'static>,
+    take: TakeHold,
 }
 
 impl EnsureResident {
     #[track_caller]
     pub(crate) fn new(view: View) -> EnsureResident {
-        EnsureResident { view, wait: None, place: Location::caller() }
+        EnsureResident { view, take: TakeHold::writing("residency guard", Location::caller()) }
     }
 }
 
@@ -37,25 +36,14 @@ impl Steps for EnsureResident {
     const NAME: &'static str = "ensure_resident";
 
     fn poll_steps(&mut self, cx: &mut Context<'_>, patience: Option<Duration>) -> Poll<Result<Residency>> {
-        let device = self.view.buffer().device();
-        let engine = device.engine();
-        let slot = self.view.buffer().cell().slot();
-        let ask = || {
-            let wants = vec![Want { slot, writes: true, overwrites: false, kept: false }];
-            Wait::new(device.owner(), Ask::Uses(wants), engine.stamp(), None)
-        };
-        let wait = ready!(poll_request(&mut self.wait, ask, &device, Self::NAME, cx, patience))?;
-        let cell = self.view.buffer().cell();
-        let ordered = engine.order_compute(cell);
-        engine.end_request(wait.into_id());
-        let (place, thread) = (self.place, std::thread::current().id());
-        let (bytes, tag) = (cell.bytes, cell.tag.clone());
-        let holder = engine.add_holder(Holder { what: "residency guard", place, thread, bytes, tag });
-        let guard = Residency { view: self.view.clone(), holder, used_on: Some(COMPUTE) };
-        match ordered {
-            Ok(()) => Poll::Ready(Ok(guard)),
-            Err(failure) => Poll::Ready(Err(Error::from_failure(&device, Self::NAME, failure))),
-        }
+        let buffer = self.view.buffer();
+        let hold = ready!(self.take.poll(buffer, Self::NAME, cx, patience))?;
+        let guard = Residency { view: self.view.clone(), hold, used_on: Some(COMPUTE) };
+        let device = buffer.device();
+        let ordered = device.engine().order_compute(buffer.cell());
+        Poll::Ready(
+            ordered.map(|()| guard).map_err(|failure| Error::from_failure(&device, Self::NAME, failure)),
+        )
     }
 }
 
@@ -81,7 +69,8 @@ impl Steps for EnsureResident {
 #[must_use = "the buffer may move as soon as this is dropped"]
 pub struct Residency {
     view: View,
-    holder: u64,
+    #[allow(dead_code, reason = "it ends when this is dropped")]
+    hold: Hold,
     used_on: Option<usize>,
 }
 
@@ -124,14 +113,10 @@ impl Residency {
 
 impl Drop for Residency {
     fn drop(&mut self) {
+        // Before the hold ends.
         let cell = self.view.buffer().cell();
-        let engine = &cell.engine;
         if let Some(queue) = self.used_on {
-            engine.note_foreign_use(cell, queue);
-        }
-        engine.remove_holder(self.holder);
-        if cell.unpin() {
-            engine.unpinned(cell);
+            cell.engine.note_foreign_use(cell, queue);
         }
     }
 }

@@ -46,6 +46,7 @@ pub mod driver;
 mod engine;
 mod error;
 mod export;
+mod hold;
 mod launch;
 mod launch_queue;
 mod operation;
