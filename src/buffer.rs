@@ -159,8 +159,14 @@ impl Buffer {
         self.whole().fill(value)
     }
 
-    /// Copies all of it into `to`, from its start: on the device, or through the host where `to` is another device's. Then
-    /// it takes its place among what is done to `to` once its bytes have come to the host.
+    /// Copies all of it into `to`, from its start: on the device; where `to` is another device's, by its driver, if that
+    /// [copies to it](crate::driver::Driver::is_peer), else through the host.
+    ///
+    /// To another device it is done when the bytes are there. By the driver, both buffers are brought to their devices and
+    /// held there until it is queued, behind what `to` was used for; from then on it goes on though this is dropped or its time
+    /// is over, and what is done to `to` next comes behind it: a launch that was prepared before waits in
+    /// [`submit`](crate::Launch::submit). Through the host, it takes its place among what is done to `to` once its bytes have
+    /// come there.
     ///
     /// ```
     /// # use tack_residency::Device;
@@ -179,8 +185,9 @@ impl Buffer {
     ///
     /// # Errors
     ///
-    /// `Misuse` if `to` is shorter, or the same buffer; as [`Device::prepare`] besides, and between devices as
-    /// [`read`](Buffer::read) and [`write`](Buffer::write).
+    /// `Misuse` if `to` is shorter, or the same buffer; as [`Device::prepare`] besides, on either device, and through the host
+    /// as [`read`](Buffer::read) and [`write`](Buffer::write). If a device is lost on the way, what is in `to` is nobody's.
+    #[track_caller]
     pub fn copy_to(&self, to: &Buffer) -> Operation<CopyTo> {
         let to = View::prefix(to.clone(), self.len());
         Operation::new(CopyTo::new(self.whole(), to))

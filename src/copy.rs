@@ -1,16 +1,20 @@
-//! A copy from one buffer to another: on the device, or through the host to another device.
+//! A copy from one buffer to another: on the device; to a device that is its peer; or through the host.
+
+mod across;
 
 use crate::{
     access::{Read, Write},
     device::Device,
-    engine::Wait,
+    engine::{Arrival, ArrivalWait, Wait},
     error::{Error, Result},
     launch::Prepare,
     operation::{Operation, sealed::Steps},
     usage::Use,
     view::View,
 };
+use across::Across;
 use std::{
+    panic::Location,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
@@ -22,6 +26,7 @@ pub struct CopyTo {
     from: View,
     to: View,
     stage: Stage,
+    place: &'static Location<'static>,
 }
 
 /// How far a copy is.
@@ -30,15 +35,27 @@ enum Stage {
     Unasked,
     /// On one device: its launch is waited for.
     Within(Option<Box<Wait>>),
-    /// To another device: to the host, since this time of the first device's clock.
-    Out(Operation<Read>, Duration),
+    /// Between two devices, since this time of the first one's clock.
+    Between(Box<Part>, Duration),
+}
+
+/// How far a copy between two devices is.
+#[derive(Debug)]
+enum Part {
+    /// To a peer: it is not queued yet.
+    Across(Across),
+    /// It is queued, and goes on by itself.
+    Arriving(Arc<Arrival>, ArrivalWait),
+    /// To the host.
+    Out(Operation<Read>),
     /// From the host to the other device.
-    In(Operation<Write<Vec<u8>>>, Duration),
+    In(Operation<Write<Vec<u8>>>),
 }
 
 impl CopyTo {
+    #[track_caller]
     pub(crate) fn new(from: View, to: View) -> CopyTo {
-        CopyTo { from, to, stage: Stage::Unasked }
+        CopyTo { from, to, stage: Stage::Unasked, place: Location::caller() }
     }
 
     fn begin(&self, device: &Device) -> Result<Stage> {
@@ -53,8 +70,15 @@ impl CopyTo {
             );
             return Err(Error::misuse(what).on(device));
         }
-        let is_within = device.is_of(self.to.buffer().cell());
-        Ok(if is_within { Stage::Within(None) } else { Stage::Out(self.from.read(), device.driver().now()) })
+        if device.is_of(self.to.buffer().cell()) {
+            return Ok(Stage::Within(None));
+        }
+        let is_peer = device.driver().is_peer(&**self.to.buffer().device().driver());
+        let part = match is_peer && !self.from.is_empty() {
+            true => Part::Across(Across::new(self.place)),
+            false => Part::Out(self.from.read()),
+        };
+        Ok(Stage::Between(Box::new(part), device.driver().now()))
     }
 }
 
@@ -94,13 +118,25 @@ impl Steps for CopyTo {
         if let Stage::Within(wait) = &mut self.stage {
             return poll_within((&self.from, &self.to), &device, wait, cx, patience);
         }
-        if let Stage::Out(read, since) = &mut self.stage {
-            let since = *since;
-            let bytes = ready!(read.poll_inner(cx, patience))?;
-            self.stage = Stage::In(self.to.write(bytes), since);
-        }
-        let Stage::In(write, since) = &mut self.stage else { return Poll::Pending };
+        let Stage::Between(part, since) = &mut self.stage else { return Poll::Pending };
         let passed = device.driver().now().saturating_sub(*since);
-        write.poll_inner(cx, patience.map(|patience| patience.saturating_sub(passed)))
+        let left = patience.map(|patience| patience.saturating_sub(passed));
+        loop {
+            **part = match &mut **part {
+                Part::Across(across) => {
+                    let arrival = ready!(across.poll([&self.from, &self.to], cx, left))?;
+                    Part::Arriving(arrival, ArrivalWait::default())
+                }
+                Part::Arriving(arrival, wait) => {
+                    let to = self.to.buffer().device();
+                    let ended = ready!(wait.poll(to.owner(), arrival, cx, left));
+                    return Poll::Ready(
+                        ended.map_err(|failure| Error::from_failure(&to, Self::NAME, failure)),
+                    );
+                }
+                Part::Out(read) => Part::In(self.to.write(ready!(read.poll_inner(cx, left))?)),
+                Part::In(write) => return write.poll_inner(cx, left),
+            };
+        }
     }
 }

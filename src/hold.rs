@@ -29,6 +29,11 @@ impl TakeHold {
         TakeHold { writes: true, wait: None, what, place }
     }
 
+    /// For someone who does not, or says so when it is written: a host copy stays what it is.
+    pub(crate) fn reading(what: &'static str, place: &'static Location<'static>) -> TakeHold {
+        TakeHold { writes: false, ..TakeHold::writing(what, place) }
+    }
+
     /// Goes on. `name` is the call's, for messages.
     pub(crate) fn poll(
         &mut self,

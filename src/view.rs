@@ -112,7 +112,8 @@ impl View {
         Operation::new(Fill::new(self.clone(), value))
     }
 
-    /// Copies it into `to`, which is as long, on the device; see [`Buffer::copy_to`].
+    /// Copies it into `to`, which is as long; see [`Buffer::copy_to`].
+    #[track_caller]
     pub fn copy_to(&self, to: &View) -> Operation<CopyTo> {
         Operation::new(CopyTo::new(self.clone(), to.clone()))
     }

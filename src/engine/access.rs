@@ -194,7 +194,7 @@ impl Engine {
         state.in_lane.insert(slot);
         let pinned = cell.load().pins() > 0;
         let reads = matches!(op.access, Access::Read);
-        let writes = if reads && !pinned { self.writes_under_way(cell) } else { Vec::new() };
+        let writes = if reads && !pinned { self.under_way(cell, true) } else { Vec::new() };
         let is_held = !writes.is_empty() && self.is_read_behind_later(&writes);
         let lane = match reads {
             true if pinned || !writes.is_empty() && !is_held => READ,
@@ -209,9 +209,9 @@ impl Engine {
         }
     }
 
-    /// The last writes of a buffer that the device is not known to have done.
-    fn writes_under_way(&self, cell: &Cell) -> Vec<(usize, u64)> {
-        let lasts = self.queues().map(|queue| (queue.index, self.last_use(cell, queue, true)));
+    /// The last uses of a buffer that the device is not known to have done, or its last writes only.
+    pub(super) fn under_way(&self, cell: &Cell, writes_only: bool) -> Vec<(usize, u64)> {
+        let lasts = self.queues().map(|queue| (queue.index, self.last_use(cell, queue, writes_only)));
         lasts.filter(|&(index, last)| self.queue(index).done() < last).collect()
     }
 

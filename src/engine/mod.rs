@@ -13,6 +13,7 @@ mod block;
 mod cell;
 mod copy_in;
 mod copy_out;
+mod crossing;
 mod due;
 #[cfg(not(model))]
 mod event;
@@ -47,6 +48,7 @@ mod wait;
 pub use self::{
     block::block_on,
     cell::Cell,
+    crossing::{Arrival, ArrivalWait, CrossWait, Spot},
     flags::Flags,
     hint::Hints,
     hook::Hook,
@@ -66,6 +68,7 @@ use crate::{
     driver::{Driver, DriverError, QueueId, QueueRole},
     residency::{Bytes, Failure, STAMP_MAX},
 };
+use crossing::Crossing;
 use hook::HookTurn;
 use lane::Lane;
 use queue::{OWN, Queue, READ, RELEASE, RESTORE, SPILL};
@@ -137,6 +140,9 @@ pub struct Engine {
     jobs_left: AtomicBool,
     /// The driver refused a look at the device.
     look_again: AtomicBool,
+    /// Copies from other devices under way, and how many there are with those that begin or end.
+    crossings: Mutex<Vec<Crossing>>,
+    crossing: AtomicU64,
 }
 
 impl Engine {
@@ -176,6 +182,8 @@ impl Engine {
             frees: frees::Frees::default(),
             jobs_left: AtomicBool::new(false),
             look_again: AtomicBool::new(false),
+            crossings: Mutex::new(Vec::new()),
+            crossing: AtomicU64::new(0),
         })
     }
 

@@ -32,8 +32,14 @@ impl Engine {
 
     /// Whether launches in queues of their own wait for the calling thread, which waits here for them.
     pub(super) fn launches_wait_for_caller(&self) -> bool {
+        self.is_in_order() && self.crossing_waits_for_caller()
+    }
+
+    /// Whether a copy from another device, which comes behind every launch being queued, waits for the calling thread, which
+    /// waits here for it.
+    pub(super) fn crossing_waits_for_caller(&self) -> bool {
         let is_callers = |queue: &Queue| queue.is_callers(u64::MAX);
-        self.is_in_order() && is_blocking() && self.compute_queues().any(is_callers)
+        is_blocking() && self.compute_queues().any(is_callers)
     }
 
     /// Whether anything waits for the calling thread, which waits here.

@@ -2,6 +2,7 @@
 
 use super::{
     Cell, Engine, Flags, READ, RESTORE, SPILL,
+    crossing::SOON,
     due::Due,
     jobs::Job,
     state::{Settling, State},
@@ -83,6 +84,7 @@ impl Engine {
             } else if state.is_quiet()
                 && self.jobs.load(Ordering::SeqCst) == 0
                 && !self.flags.has(Flags::MULTI)
+                && state.noting == 0
                 && self.copies_are_done()
             {
                 self.flags.put(Flags::TRACK, false);
@@ -211,6 +213,7 @@ impl Engine {
                 self.failure(error);
             }
         }
+        came |= self.follow_crossings();
         let (followed, retries) = self.follow_up();
         came |= followed | self.has_left_launchers();
         came |= self.jobs_left.swap(false, Ordering::SeqCst);
@@ -347,7 +350,8 @@ impl Engine {
         let retry = refused.then_some(now + RETRY);
         let hook = self.hook.late_at(self.settings.stall_after);
         let settle = (!state.settling.is_empty()).then_some(now + Duration::from_micros(50));
-        [deadline, stall, look, retry, settle, hook]
+        let crossing = self.has_crossings().then_some(now + SOON);
+        [deadline, stall, look, retry, settle, hook, crossing]
             .into_iter()
             .flatten()
             .min()

@@ -96,6 +96,8 @@ pub struct State {
     pub(super) ring_in: Ring,
     /// Bytes that went through them.
     pub ring_bytes: u64,
+    /// How many need launches noted with what they use.
+    pub(super) noting: usize,
     /// Jobs that wait for launches being queued.
     pub(super) settling: VecDeque<Settling>,
     /// Host operations that wait for a restore to be queued, or for another of the same buffer.
@@ -138,6 +140,7 @@ impl State {
             ring_out: Ring::default(),
             ring_in: Ring::default(),
             ring_bytes: 0,
+            noting: 0,
             settling: VecDeque::new(),
             deferred: VecDeque::new(),
             in_lane: BTreeSet::new(),

@@ -155,6 +155,7 @@ impl Engine {
         let opened = self.bell.listen();
         let now = self.driver.now();
         self.retry(&mut lock(&self.state), now);
+        self.follow_crossings();
         self.pump();
         if is_closed() {
             opened.wait_timeout(Duration::from_millis(10));

@@ -108,6 +108,9 @@ impl Engine {
     }
 
     pub(super) fn is_quiet(&self) -> bool {
+        if self.has_crossings() {
+            return false;
+        }
         let state = lock(&self.state);
         state.is_quiet() && state.refused.is_empty() && self.jobs.load(Ordering::SeqCst) == 0
     }
