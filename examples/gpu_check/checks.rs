@@ -1,10 +1,11 @@
 //! The conformance suite as jobs, and what is checked of the device's kind alone.
 
 use crate::{
+    astray,
     backend::{Check, Rig},
     calls, dropped, graph,
     job::Job,
-    order, program_checks, rows,
+    order, peers, program_checks, rows,
     subject::Opened,
     transfers,
 };
@@ -19,10 +20,13 @@ pub fn jobs(opened: &mut Opened) -> Vec<Job> {
     let closures = driver.launch_host(queue, HostKernel::new(Duration::ZERO, |_| {})).is_ok();
     let is_sim = driver.as_any().is::<Sim>();
     drop(driver);
-    let lists: [(&[Check], Option<&'static str>); 6] = [
+    let alone = rig.other().is_none().then_some("there is one device");
+    let lists: [(&[Check], Option<&'static str>); 8] = [
         (calls::CHECKS, None),
         (order::CHECKS, None),
         (transfers::CHECKS, None),
+        (peers::CHECKS, alone),
+        (astray::CHECKS, alone),
         (dropped::CHECKS, is_sim.then_some("it does not begin what is queued when it goes")),
         (rows::CHECKS, (!closures).then_some("it runs no kernels whose bodies are closures")),
         (program_checks::CHECKS, None),

@@ -1,10 +1,10 @@
 //! A device whose kernels are the crate's own, on the host: the simulated one, and a vendor's without a compiler.
 
 use crate::{
-    backend::{Backend, Mix},
+    backend::{Backend, Mix, Rig},
     host_kernels, mixing,
     options::Extent,
-    subject::{Block, Subject, Way, open_driver},
+    subject::{Block, Subject, Way, next, open_driver},
 };
 use std::{sync::Arc, thread, time::Duration};
 use tack_residency::{
@@ -29,6 +29,11 @@ impl Host {
 impl Backend for Host {
     fn open(&self) -> Arc<dyn Driver> {
         open_driver(&self.name).expect("the device opens")
+    }
+
+    fn other(&self) -> Option<Rig> {
+        let name = next(&self.name);
+        open_driver(&name).is_ok().then(|| Arc::new(Host::new(&name, self.extent, self.why.clone())) as Rig)
     }
 
     fn spin(&self, driver: &dyn Driver, queue: QueueId, time: Duration) {

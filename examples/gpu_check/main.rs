@@ -4,6 +4,8 @@
 //! One program that needs nothing but itself: `cargo build --release --example gpu_check`, carry the binary over, run it.
 //! `gpu_check --help` tells the options.
 
+#[path = "../../tests/conformance/astray.rs"]
+mod astray;
 #[allow(dead_code)]
 #[path = "../../tests/conformance/backend.rs"]
 mod backend;
@@ -34,6 +36,10 @@ mod mixing_work;
 mod options;
 #[path = "../../tests/conformance/order.rs"]
 mod order;
+#[path = "../../tests/conformance/pair.rs"]
+mod pair;
+#[path = "../../tests/conformance/peers.rs"]
+mod peers;
 #[allow(dead_code, unused_imports)]
 #[path = "../replay/player/mod.rs"]
 mod player;

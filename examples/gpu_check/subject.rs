@@ -122,6 +122,14 @@ fn split(name: &str) -> (&str, u32) {
     which.parse().map_or((name, 0), |which| (kind, which))
 }
 
+/// What the device after one of this name is called; each simulated one is a device of its own.
+pub fn next(name: &str) -> String {
+    match split(name) {
+        ("sim", _) => name.to_owned(),
+        (kind, which) => format!("{kind}:{}", which + 1),
+    }
+}
+
 /// A driver that nothing of the crate manages.
 pub fn open_driver(name: &str) -> Result<Arc<dyn Driver>, Error> {
     Ok(match split(name) {

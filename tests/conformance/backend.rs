@@ -22,6 +22,9 @@ pub trait Backend: Send + Sync {
     /// A driver of the check's own.
     fn open(&self) -> Arc<dyn Driver>;
 
+    /// Another device of this kind, if there is one.
+    fn other(&self) -> Option<Rig>;
+
     /// Queues what keeps a queue busy for a time.
     fn spin(&self, driver: &dyn Driver, queue: QueueId, time: Duration);
 

@@ -20,7 +20,8 @@ pub struct Entry {
     pub name: &'static str,
     /// What it is opened by.
     pub device: &'static str,
-    pub open: fn() -> tack_residency::driver::Result<Arc<dyn Driver>>,
+    /// The device with this ordinal.
+    pub open: fn(u32) -> tack_residency::driver::Result<Arc<dyn Driver>>,
     /// The library it opens; none if it opens none.
     pub library: Option<Library>,
     /// What is set in the environment of its process.
@@ -38,6 +39,8 @@ pub struct Library {
     pub variable: Option<&'static str>,
     /// What the names of its calls start with.
     pub prefix: &'static str,
+    /// The call that copies from one device's memory to another's, if it has one.
+    pub peer: Option<&'static str>,
     /// How those start that the backend opens and works without.
     pub spared: &'static [&'static str],
     /// The code for want of memory.
@@ -54,7 +57,7 @@ pub const BACKENDS: &[Entry] = &[
     Entry {
         name: "sim",
         device: "sim",
-        open: || Sim::open(Config::new()).map(|driver| driver as Arc<dyn Driver>),
+        open: |_| Sim::open(Config::new()).map(|driver| driver as Arc<dyn Driver>),
         library: None,
         settings: &[],
     },
@@ -78,9 +81,11 @@ impl Library {
 }
 
 /// A backend that is opened here, in this process.
+#[derive(Clone)]
 pub struct Opened {
     pub entry: &'static Entry,
     pub control: Option<Control>,
+    pub ordinal: u32,
 }
 
 impl Opened {
@@ -98,7 +103,12 @@ impl Opened {
 
 impl Backend for Opened {
     fn open(&self) -> Arc<dyn Driver> {
-        (self.entry.open)().expect("the backend opens")
+        (self.entry.open)(self.ordinal).expect("the backend opens")
+    }
+
+    fn other(&self) -> Option<Rig> {
+        let other = Opened { ordinal: self.ordinal + 1, ..self.clone() };
+        (self.entry.open)(other.ordinal).is_ok().then(|| other.rig())
     }
 
     fn spin(&self, driver: &dyn Driver, queue: QueueId, time: Duration) {

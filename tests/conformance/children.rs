@@ -68,6 +68,7 @@ type LibraryCheck = fn(&Entry, &Library, &File, &Path) -> Result<String, String>
 const LIBRARY_CHECKS: &[(&str, LibraryCheck)] = &[
     ("without a library", no_library),
     ("without each symbol", no_symbol),
+    ("without what copies to a peer", no_peers),
     ("without a device", no_device),
     ("each call refused", refusals),
 ];
@@ -128,6 +129,17 @@ fn no_symbol(entry: &Entry, library: &Library, whole: &File, _: &Path) -> Result
     }
     expect(needed > 20, &format!("only {needed} symbols are needed"))?;
     Ok(format!("{needed} are needed, {} are not", spared.len()))
+}
+
+/// Without its call, the checks of copies between two devices find that they go through the host.
+fn no_peers(entry: &Entry, library: &Library, whole: &File, _: &Path) -> Result<String, String> {
+    let folder = Folder::new("peers");
+    let Some(name) = library.peer else { return Ok("it has none".to_owned()) };
+    whole.write_without(name, &folder.path().join(library.file));
+    let Ended { status, said } = run(child(entry, folder.path(), &["checks", "peers:"]), folder.path(), LONG);
+    let is_well = status.is_some_and(|status| status.success()) && said.contains(NOTHING_OPEN);
+    expect(is_well && said.contains("through the host") && !said.contains("from one to the other"), &said)?;
+    Ok(format!("{} checks", said.lines().filter(|line| line.starts_with("ok ")).count()))
 }
 
 fn no_device(entry: &Entry, _: &Library, _: &File, folder: &Path) -> Result<String, String> {

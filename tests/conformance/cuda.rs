@@ -11,12 +11,13 @@ pub const WITHOUT: Entry =
 pub const WITH_POOLS: Entry = Entry {
     name: "cuda",
     device: "cuda",
-    open: || Cuda::open(0).map(|driver| driver as Arc<dyn Driver>),
+    open: |which| Cuda::open(which).map(|driver| driver as Arc<dyn Driver>),
     library: Some(Library {
         example: "simulated-cuda",
         file: "libcuda.so.1",
         variable: None,
         prefix: "cu",
+        peer: Some("cuMemcpyPeerAsync"),
         // Pools; what only programs call, and not this crate.
         spared: &[
             "cuMemPool",

@@ -7,12 +7,13 @@ use tack_residency::driver::{Driver, hip::Hip};
 pub const ENTRY: Entry = Entry {
     name: "hip",
     device: "hip",
-    open: || Hip::open(0).map(|driver| driver as Arc<dyn Driver>),
+    open: |which| Hip::open(which).map(|driver| driver as Arc<dyn Driver>),
     library: Some(Library {
         example: "simulated-hip",
         file: "libamdhip64.so.6",
         variable: Some("TACK_HIP_LIBRARY"),
         prefix: "hip",
+        peer: Some("hipMemcpyPeerAsync"),
         // What only programs call, and not this crate.
         spared: &[
             "hipDeviceGet",

@@ -7,12 +7,13 @@ use tack_residency::driver::{Driver, level_zero::LevelZero};
 pub const ENTRY: Entry = Entry {
     name: "level_zero",
     device: "level_zero",
-    open: || LevelZero::open(0).map(|driver| driver as Arc<dyn Driver>),
+    open: |which| LevelZero::open(which).map(|driver| driver as Arc<dyn Driver>),
     library: Some(Library {
         example: "simulated-level-zero",
         file: "libze_loader.so.1",
         variable: Some("TACK_LEVEL_ZERO_LIBRARY"),
         prefix: "ze",
+        peer: None,
         spared: &[],
         // ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY
         full: "1879048195",

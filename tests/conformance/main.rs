@@ -5,6 +5,7 @@
 //! cuda park`.
 #![allow(unsafe_code)]
 
+mod astray;
 mod backend;
 mod backends;
 mod calls;
@@ -21,6 +22,8 @@ mod level_zero;
 #[path = "../common/mixing.rs"]
 mod mixing;
 mod order;
+mod pair;
+mod peers;
 mod program;
 #[path = "../common/random.rs"]
 mod random;
@@ -61,7 +64,7 @@ fn main() -> ExitCode {
 fn as_child(name: &str, work: &str, chosen: &[String]) -> ExitCode {
     let entry = BACKENDS.iter().find(|entry| entry.name == name).expect("a backend's name");
     let file = entry.library.map(|library| library.path());
-    let opened = Opened { entry, control: file.and_then(|file| Control::open(&file)) };
+    let opened = Opened { entry, control: file.and_then(|file| Control::open(&file)), ordinal: 0 };
     match work {
         "checks" => checks(opened, chosen),
         "open" => children::open(&opened),
@@ -89,6 +92,9 @@ fn checks(opened: Opened, chosen: &[String]) -> ExitCode {
     for checks in [calls::CHECKS, order::CHECKS, transfers::CHECKS] {
         check_all(checks, None);
     }
+    let alone = rig.other().is_none().then_some("there is one device");
+    check_all(peers::CHECKS, alone);
+    check_all(astray::CHECKS, alone);
     check_all(dropped::CHECKS, control.is_none().then_some("it does not begin what is queued when it goes"));
     check_all(rows::CHECKS, (!kernels).then_some("it runs no kernels whose bodies are closures"));
     check_all(program::CHECKS, (!kernels).then_some("it runs no kernels whose bodies are closures"));
@@ -112,7 +118,7 @@ fn run_one(
     let found = catch_unwind(AssertUnwindSafe(|| {
         let found = check(rig);
         if let Some(control) = control {
-            backend::until("all is given up", || control.open_handles() == 0);
+            backend::until("all is given up", || control.open_handles() + control.held_contexts() == 0);
         }
         found
     }));

@@ -41,8 +41,9 @@ fn may_stay(opened: &Opened) -> bool {
 /// How long a call waits that may never be answered, since what it waits for is refused again and again.
 const PATIENCE: Duration = Duration::from_millis(700);
 
+const BYTES: u64 = 1 << 16;
+
 fn attempt(name: &str) -> Result<(), Error> {
-    const BYTES: u64 = 1 << 16;
     let device = Device::options().budget(3 * BYTES).open(name)?;
     let done = (|| {
         let _ = device.driver().memory();
@@ -66,6 +67,7 @@ fn attempt(name: &str) -> Result<(), Error> {
             assert!(bytes.iter().all(|&byte| byte == 0), "a call that was refused changed bytes");
         }
         assert!(buffers[4].read().within(PATIENCE).wait()?.iter().all(|&byte| byte == 9));
+        cross(&format!("{name}:1"), &buffers)?;
         device.spill_all().within(PATIENCE).wait()?;
         device.idle().within(PATIENCE).wait()?;
         drop(buffers);
@@ -79,5 +81,27 @@ fn attempt(name: &str) -> Result<(), Error> {
             device.alloc(512).within(PATIENCE).wait().map(|buffer| buffer.fill(1).within(PATIENCE).wait());
         device.check().expect("the books balance");
     }
+    done
+}
+
+/// Copies to another device, which holds one array at a time, and back.
+fn cross(name: &str, buffers: &[Buffer]) -> Result<(), Error> {
+    let other = Device::options().budget(BYTES).open(name)?;
+    let done = (|| {
+        let alloc = || other.alloc(BYTES).uninitialised().within(PATIENCE).wait();
+        let there = [alloc()?, alloc()?];
+        for (from, to) in buffers[3..].iter().zip(&there) {
+            from.copy_to(to).within(PATIENCE).wait()?;
+        }
+        for (from, to) in there.iter().zip(buffers) {
+            from.copy_to(to).within(PATIENCE).wait()?;
+        }
+        for (buffer, value) in buffers.iter().zip([0, 9]) {
+            let bytes = buffer.read().within(PATIENCE).wait()?;
+            assert!(bytes.iter().all(|&byte| byte == value), "a call that was refused changed bytes");
+        }
+        other.idle().within(PATIENCE).wait()
+    })();
+    other.check().expect("the books balance");
     done
 }

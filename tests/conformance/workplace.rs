@@ -83,7 +83,7 @@ pub fn build_example(example: &str) -> PathBuf {
 /// A child of this program, for one backend.
 pub fn child(entry: &Entry, folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env::current_exe().expect("this program"));
-    command.args(["--child", entry.name]).args(args).env("TACK_SIM_REPORT", "1");
+    command.args(["--child", entry.name]).args(args).env("TACK_SIM_REPORT", "1").env("TACK_SIM_DEVICES", "2");
     if args.contains(&"refused") {
         // What a refused call leaves behind the library itself tells.
         command.env("ASAN_OPTIONS", "detect_leaks=0:allocator_may_return_null=1");

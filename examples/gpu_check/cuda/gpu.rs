@@ -115,6 +115,10 @@ impl Backend for Gpu {
         Cuda::open(self.ordinal).expect("the device opens")
     }
 
+    fn other(&self) -> Option<Rig> {
+        Gpu::open(self.ordinal + 1, self.extent).ok().map(|gpu| gpu.rig())
+    }
+
     fn spin(&self, driver: &dyn Driver, queue: QueueId, time: Duration) {
         Gpu::spin(self, &stream(driver, queue), time);
     }

@@ -6,7 +6,7 @@ mod graph;
 mod library;
 
 use crate::{
-    backend::{Backend, Mix},
+    backend::{Backend, Mix, Rig},
     graph::Graphs,
     options::Extent,
     subject::{Block, Subject, Way},
@@ -107,6 +107,10 @@ fn refused(what: String) -> Error {
 impl Backend for Amd {
     fn open(&self) -> Arc<dyn Driver> {
         self.open_hip().expect("the device opens")
+    }
+
+    fn other(&self) -> Option<Rig> {
+        Amd::open(self.ordinal + 1, self.extent).ok().map(|amd| Arc::new(amd) as Rig)
     }
 
     fn spin(&self, driver: &dyn Driver, queue: QueueId, time: Duration) {
