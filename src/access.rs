@@ -137,7 +137,7 @@ impl<D: AsRef<[u8]> + Unpin> Steps for Write<D> {
         let bytes = self.data.as_ref();
         let view = &self.change.view;
         if bytes.len() as u64 > view.len() {
-            let what = format!("{} bytes do not fit into {}", bytes.len(), view.len());
+            let what = format!("{} bytes do not fit into {}: write fewer", bytes.len(), view.len());
             return Poll::Ready(Err(Error::misuse(what).on(&view.buffer().device())));
         }
         self.change.poll(Self::NAME, cx, patience, |engine, view| {

@@ -313,6 +313,16 @@ macro_rules! host_calls {
                 self.0.fill(value).wait()
             }
 
+            /// Copies it into `to`, on the device or to another; see [`crate::Buffer::copy_to`].
+            ///
+            /// # Errors
+            ///
+            /// As that.
+            #[track_caller]
+            pub fn copy_to(&self, to: &$of) -> Result<()> {
+                self.0.copy_to(&to.0).wait()
+            }
+
             /// A part of it; see [`crate::Buffer::view`].
             ///
             /// # Errors
@@ -339,16 +349,6 @@ host_calls!(Buffer);
 host_calls!(View);
 
 impl Buffer {
-    /// Copies all of it into `to`, on the device; see [`crate::Buffer::copy_to`].
-    ///
-    /// # Errors
-    ///
-    /// As that.
-    #[track_caller]
-    pub fn copy_to(&self, to: &Buffer) -> Result<()> {
-        self.0.copy_to(&to.0).wait()
-    }
-
     /// Hands its pointer out; see [`crate::Buffer::export`].
     ///
     /// # Errors

@@ -65,7 +65,7 @@ impl CopyTo {
         if !self.to.is_within() || self.to.len() != self.from.len() {
             let room = self.to.len().min(self.to.buffer().len());
             let what = format!(
-                "{} bytes are not as many as {room}, to which they are to be copied",
+                "{} bytes are to be copied to where there are {room}: copy views that are as long as each other",
                 self.from.len()
             );
             return Err(Error::misuse(what).on(device));

@@ -24,7 +24,7 @@ use std::{
 pub struct DeviceInfo {
     /// What to open it by.
     pub name: String,
-    /// Its kind: `cuda`, `hip`, `level_zero`, `sim` or `cpu`.
+    /// Its kind: `cuda`, `hip`, `level_zero`, `sim`, `cpu` or `metal`.
     pub backend: &'static str,
     /// What it is, in its driver's words.
     pub description: String,
@@ -105,6 +105,14 @@ pub fn devices() -> Vec<DeviceInfo> {
     KINDS.iter().flat_map(Kind::devices).chain(always).collect()
 }
 
+/// The name of a device that another is near to: in capitals, or with a hyphen.
+fn meant(name: &str) -> Option<String> {
+    let near = name.to_lowercase().replace('-', "_");
+    let kind = near.split(':').next().unwrap_or_default();
+    let is_known = KINDS.iter().any(|known| known.name == kind) || ALWAYS.contains(&kind) || kind == "auto";
+    (is_known && near != name).then_some(near)
+}
+
 /// The driver of a device by its name.
 pub(crate) fn open(name: &str) -> Result<Arc<dyn Driver>> {
     let (kind, which) = name.split_once(':').map_or((name, None), |(kind, which)| (kind, Some(which)));
@@ -122,9 +130,14 @@ pub(crate) fn open(name: &str) -> Result<Arc<dyn Driver>> {
         _ => {
             let gpus: String =
                 KINDS.iter().map(|Kind { name, .. }| format!("`{name}`, `{name}:ORDINAL`, ")).collect();
-            let counting = if cfg!(target_vendor = "apple") { "`cpu`, `metal`" } else { "`cpu`" };
+            let counting = if cfg!(target_vendor = "apple") {
+                "`cpu`, `metal`"
+            } else {
+                "`cpu` (`metal` on Apple's systems alone)"
+            };
+            let meant = meant(name).map(|meant| format!(" (is `{meant}` meant?)")).unwrap_or_default();
             let what = format!(
-                "no device is called {name:?}: there are {gpus}`sim`, `sim:PROFILE`, {counting} and `auto`"
+                "no device is called {name:?}{meant}: there are {gpus}`sim`, `sim:PROFILE`, {counting} and `auto`"
             );
             return Err(Error::new(ErrorKind::Unavailable, what));
         }

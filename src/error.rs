@@ -162,16 +162,16 @@ impl Error {
     /// The failure of a call on a device, with the device's ledger and holders.
     pub(crate) fn from_failure(device: &Device, call: &str, failure: Failure) -> Error {
         let (kind, what) = match &failure {
-            Failure::TooLarge { bytes, most } => (
-                ErrorKind::TooLarge,
-                format!(
-                    "{call} needs {bytes}, and at most {most} can ever fit: ask for less or raise the budget"
-                ),
-            ),
+            Failure::TooLarge { bytes, most } => {
+                let raised = if device.memory_info().budget.is_some() { " or raise the budget" } else { "" };
+                let what =
+                    format!("{call} needs {bytes}, and at most {most} can ever fit: ask for less{raised}");
+                (ErrorKind::TooLarge, what)
+            }
             Failure::Blocked { bytes, exported } => (
                 ErrorKind::Blocked,
                 format!(
-                    "{call} needs {bytes}, and exports and fixed buffers hold {exported}: end some of them"
+                    "{call} needs {bytes}, and exports and fixed buffers hold {exported}: drop some of them"
                 ),
             ),
             Failure::OutOfMemory { bytes } => (
@@ -193,8 +193,17 @@ impl Error {
                 ),
             ),
             Failure::Misuse(what) => (ErrorKind::Misuse, format!("{call}: {what}")),
-            Failure::TimedOut => (ErrorKind::TimedOut, format!("{call} did not end before its deadline")),
-            Failure::Lost => (ErrorKind::DeviceLost, format!("{call}: the device is lost")),
+            Failure::TimedOut => (
+                ErrorKind::TimedOut,
+                format!("{call} did not end before its deadline: try it again, or give it longer"),
+            ),
+            Failure::Lost => {
+                let why = device.engine().lost().map(|lost| format!(": {lost}")).unwrap_or_default();
+                let what = format!(
+                    "{call}: the device is lost{why}; open it again: of the buffers here, those with a current host copy can be read"
+                );
+                (ErrorKind::DeviceLost, what)
+            }
             Failure::Call(_) => (ErrorKind::Refused, format!("{call} was refused by the driver")),
         };
         let mut error = Error::new(kind, what).on(device);
@@ -209,14 +218,17 @@ impl Error {
                 error.0.source = device.engine().lost().map(|lost| Arc::new(lost) as _);
             }
             Failure::Stalled { .. } => error.0.holders = device.all_pin_holders(),
-            Failure::Misuse(_) | Failure::TimedOut => {}
+            Failure::Misuse(_) => {}
             _ => {
                 error.0.ledger = Some(device.memory_info());
-                error.0.holders = if kind == ErrorKind::Blocked {
-                    device.largest(8, |info| info.exported || info.fixed)
-                } else {
-                    device.largest(8, |_| true)
+                error.0.holders = match kind {
+                    ErrorKind::TooLarge => Vec::new(),
+                    ErrorKind::TimedOut => device.all_pin_holders(),
+                    ErrorKind::Blocked => device.largest(8, |info| info.exported || info.fixed),
+                    _ => device.largest(8, |_| true),
                 };
+                // What is spilled stands in nobody's way.
+                error.0.holders.retain(|holder| holder.bytes > 0);
             }
         }
         error

@@ -8,7 +8,7 @@ use crate::{
     error::{Error, ErrorKind, Result},
     hold::{Hold, TakeHold},
     operation::{Operation, sealed::Steps},
-    queue::Queue,
+    queue::{Queue, not_of},
     view::View,
 };
 use std::{
@@ -104,7 +104,7 @@ impl Residency {
     /// `Misuse` if the queue is another device's.
     pub fn used_on(mut self, queue: &Queue) -> Result<()> {
         if !queue.device().is_of(self.view.buffer().cell()) {
-            return Err(Error::misuse("the queue is another device's").on(queue.device()));
+            return Err(not_of(queue.device()));
         }
         self.used_on = Some(queue.index());
         Ok(())
@@ -147,6 +147,10 @@ impl Steps for MakeExport {
 }
 
 /// A buffer's pointer handed out: it stays where it is while this lives, and counts as written.
+///
+/// The address is good at once; the bytes are behind what is queued on the device's own queue by then. Work for another
+/// stream is ordered behind that queue ([`Queue::raw`](crate::Queue::raw)), or the device is awaited
+/// ([`Device::idle`]) first.
 ///
 /// It is what a DLPack tensor owns until its deleter is called, what an MPI call on device memory is made under, what
 /// [`share`](Export::share) hands to another process, and what a captured graph keeps of each buffer whose address is in
@@ -214,11 +218,16 @@ impl Export {
                         `.fixed()`";
             return Err(Error::new(ErrorKind::Unsupported, what).on(&device));
         }
-        Ok(device.driver().share(self.ptr())?)
+        device.driver().share(self.ptr()).map_err(|error| Error::from(error).on(&device))
     }
 
-    /// Ends it; the last work on the buffer is queued on `queue`. Without this, what uses the buffer next waits for
-    /// all that is queued on the device.
+    /// Ends it; the last work on the buffer is queued on `queue`. Without this, what uses the buffer next waits for all that
+    /// is queued on the device, on whatever stream; on Level Zero, and where [`Caps::drains`](crate::driver::Caps::drains) says
+    /// so, on the device's own queues alone.
+    ///
+    /// For work on a stream that is not the crate's, have one of the device's queues wait for it and name that: through
+    /// cudarc, `device.add_queue()?.cuda_stream()?.wait(&event)`; or wait for the work, and drop this. It is to be named while
+    /// a graph is captured on the device, since a wait for all of it spoils the capture.
     ///
     /// ```
     /// # use tack_residency::Device;
@@ -236,7 +245,7 @@ impl Export {
     /// `Misuse` if the queue is another device's.
     pub fn end_after(mut self, queue: &Queue) -> Result<()> {
         if !queue.device().is_of(self.buffer.cell()) {
-            return Err(Error::misuse("the queue is another device's").on(queue.device()));
+            return Err(not_of(queue.device()));
         }
         self.used_on = Some(queue.index());
         Ok(())

@@ -5,7 +5,7 @@ use crate::{
     engine::{COMPUTE, Cell, Flags, Holder, Wait},
     error::{Error, Result},
     operation::{poll_request, sealed::Steps},
-    queue::Queue,
+    queue::{Queue, not_of},
     residency::{Ask, NoPin, RequestId, WordCell},
     run::Run,
     usage::{self, Use},
@@ -227,7 +227,7 @@ impl<'a, U: AsRef<[Use<'a>]>> Launch<'a, U> {
     /// `Misuse` if the queue is another device's.
     pub fn on(mut self, queue: &Queue) -> Result<Launch<'a, U>> {
         if !Arc::ptr_eq(queue.device().owner(), self.device.owner()) {
-            return Err(Error::misuse("the queue is another device's").on(self.device));
+            return Err(not_of(self.device));
         }
         self.queue = queue.index();
         Ok(self)

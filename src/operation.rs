@@ -137,9 +137,10 @@ impl<S: Steps> Operation<S> {
     pub fn try_now(mut self) -> Result<S::Output> {
         match self.steps.poll_steps(&mut Context::from_waker(Waker::noop()), None) {
             Poll::Ready(output) => output,
-            Poll::Pending => {
-                Err(Error::new(ErrorKind::WouldBlock, format!("{} would have to wait: await it", S::NAME)))
-            }
+            Poll::Pending => Err(Error::new(
+                ErrorKind::WouldBlock,
+                format!("{} would have to wait: await it, or call its `wait`", S::NAME),
+            )),
         }
     }
 

@@ -4,6 +4,7 @@ use crate::{
     device::Device,
     driver::{ArgAccess, DevicePtr, Driver, HostKernel, QueueId},
     error::{Error, Result},
+    queue,
     usage::Use,
 };
 use std::time::Duration;
@@ -64,7 +65,7 @@ impl Run<'_> {
     ///
     /// `Unsupported` on a device of no vendor's.
     pub fn raw_queue(&self) -> Result<*mut std::ffi::c_void> {
-        self.driver().raw_queue(self.queue()).map_err(|error| Error::from(error).on(self.device))
+        queue::raw(self.device, self.queue())
     }
 
     /// That queue as cudarc has it; the pointers of [`ptr`](Run::ptr) are arguments of its launch builder, as
@@ -88,11 +89,7 @@ impl Run<'_> {
     /// `Unsupported` on a device that is not CUDA's; what cudarc is refused.
     #[cfg(feature = "cuda")]
     pub fn cuda_stream(&self) -> Result<std::sync::Arc<cudarc::driver::CudaStream>> {
-        let cuda = self.driver().as_any().downcast_ref::<crate::driver::cuda::Cuda>().ok_or_else(|| {
-            Error::new(crate::error::ErrorKind::Unsupported, "this device has no CUDA streams: open `cuda`")
-                .on(self.device)
-        })?;
-        cuda.cuda_stream(self.queue()).map_err(|error| Error::from(error).on(self.device))
+        queue::cuda_stream(self.device, self.queue())
     }
 
     /// The device's driver.

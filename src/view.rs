@@ -40,7 +40,10 @@ pub struct View {
 impl View {
     pub(crate) fn new(buffer: Buffer, offset: u64, bytes: u64) -> Result<View> {
         if offset.checked_add(bytes).is_none_or(|end| end > buffer.len()) {
-            let what = format!("{bytes} bytes at {offset} are not within a buffer of {} bytes", buffer.len());
+            let what = format!(
+                "{bytes} bytes at {offset} are not within a buffer of {} bytes: ask for less",
+                buffer.len()
+            );
             return Err(Error::misuse(what));
         }
         Ok(View { buffer, offset, bytes })
@@ -112,7 +115,7 @@ impl View {
         Operation::new(Fill::new(self.clone(), value))
     }
 
-    /// Copies it into `to`, which is as long; see [`Buffer::copy_to`].
+    /// Copies it into `to`, which is as long, on the device or to another; see [`Buffer::copy_to`].
     #[track_caller]
     pub fn copy_to(&self, to: &View) -> Operation<CopyTo> {
         Operation::new(CopyTo::new(self.clone(), to.clone()))

@@ -12,6 +12,8 @@ mod full;
 #[allow(dead_code)]
 #[path = "../examples/overlap.rs"]
 mod overlap;
+#[path = "common/readme.rs"]
+mod readme;
 
 /// Does what a command line asks one of them for; its problem, if it has one.
 type Perform = fn(&[OsString], &mut dyn Write) -> Option<String>;
@@ -34,6 +36,13 @@ fn an_output_that_was_closed_or_full_ended_an_example_with_a_panic() {
             }
         }
     }
+}
+
+#[test]
+fn the_readme_showed_what_was_not_printed_any_more() {
+    let mut out = Vec::new();
+    assert_eq!(overlap::perform(&[], &mut out).map_err(|problem| problem.to_string()), Ok(()));
+    readme::assert_shown("cargo run --release --example overlap", &String::from_utf8_lossy(&out));
 }
 
 #[test]

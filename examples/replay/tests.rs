@@ -1,6 +1,9 @@
 //! Tests of the whole program: the same bytes at every budget, the figures that scripts rely on, and what it says when
 //! it cannot run.
 
+#[path = "../../tests/common/readme.rs"]
+mod readme;
+
 use super::{Run, Verdict, options::Request, perform, program::Program, progress::Progress, read, run};
 use crate::{outcome::Report, target::Target};
 use serde_json::Value;
@@ -95,6 +98,12 @@ fn digest_in_every_way(line: &str) -> String {
         assert_eq!(*digest, digests[0].0, "{place} and {}", digests[0].1);
     }
     digests.swap_remove(0).0
+}
+
+#[test]
+fn the_readme_shows_what_is_printed() {
+    let (_, out, _) = replay(None, "").expect("it runs");
+    readme::assert_shown("cargo run --release --example replay", &out);
 }
 
 #[test]

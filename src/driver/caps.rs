@@ -26,6 +26,9 @@ pub struct Caps {
     /// Time is computed: it moves only when the host is charged for a call or calls
     /// [`Driver::advance`](super::Driver::advance).
     pub computed_clock: bool,
+    /// [`Driver::drain`](super::Driver::drain) waits for what others of the process have queued on streams that are not this
+    /// driver's.
+    pub drains: bool,
     /// Copies to and from ordinary (not pinned) host memory make the caller wait.
     pub pageable_copies_wait: bool,
 }

@@ -1,6 +1,6 @@
 //! CUDA: the driver library, opened at run time through cudarc's loader, behind symbols of this crate's own.
 //!
-//! Must never call through cudarc what may be missing: it panics there, in `Drop` too.
+//! Cudarc panics where a call that is missing is made, in `Drop` too; so nothing here is called through it that may be.
 #![allow(unsafe_code)]
 
 mod api;
@@ -30,7 +30,7 @@ use std::{ffi::c_int, sync::Arc};
 /// match Device::open("cuda") {
 ///     // the GPU's name, its compute capability and the driver's version
 ///     Ok(device) => println!("{}", device.driver().description()),
-///     // [...] no CUDA driver library was found by any of these names: [...]; is NVIDIA's driver installed [...]?
+///     // [...] no CUDA driver library was found by the name [...]; is NVIDIA's driver installed [...]?
 ///     Err(error) => {
 ///         assert_eq!(error.kind(), ErrorKind::Unavailable);
 ///         println!("{error}");

@@ -76,6 +76,7 @@ impl<V: Vendor> CudaLike<V> {
             max_allocation: Some(found.total_bytes).filter(|&bytes| bytes > 0),
             overcommits: false,
             computed_clock: false,
+            drains: context.vendor.library().drain_calls.is_some(),
             pageable_copies_wait: true,
         };
         Ok(Arc::new(CudaLike {
@@ -189,6 +190,11 @@ impl<V: Vendor> Driver for CudaLike<V> {
         }
         self.stages.trim();
         self.memory.trim(&self.context)
+    }
+
+    fn drain(&self) -> Result<()> {
+        let _entered = self.context.enter()?;
+        self.synchronize()
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {

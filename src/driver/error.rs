@@ -94,7 +94,10 @@ pub(super) fn invalid(call: &'static str, message: impl Into<String>) -> DriverE
 
 impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} failed with code {}: {}", self.call, self.code, self.message)
+        match self.code {
+            0 => write!(f, "{} failed: {}", self.call, self.message),
+            code => write!(f, "{} failed with code {code}: {}", self.call, self.message),
+        }
     }
 }
 

@@ -204,6 +204,11 @@ impl Driver for Fault {
         self.inner.trim()
     }
 
+    fn drain(&self) -> Result<()> {
+        self.pass(Call::Drain)?;
+        self.inner.drain()
+    }
+
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory> {
         self.pass(Call::AllocateHost)?;
         self.inner.allocate_host(bytes)

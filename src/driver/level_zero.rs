@@ -167,6 +167,8 @@ impl LevelZero {
             max_allocation: Some(total_bytes).filter(|&bytes| bytes > 0),
             overcommits: true,
             computed_clock: false,
+            // Level Zero knows no wait for a device, only for one's own queues.
+            drains: false,
             pageable_copies_wait: true,
         };
         Ok(Arc::new(LevelZero {

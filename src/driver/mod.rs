@@ -58,8 +58,8 @@ use std::{any::Any, ffi::c_void, fmt, time::Duration};
 /// One device behind its vendor's library, or the simulated one.
 ///
 /// Calls may come from any thread. All of them submit and return; none waits for the device, except where
-/// [`Caps::pageable_copies_wait`] says so, a queue is full, or memory is freed or trimmed that is not
-/// [`stream_ordered`](Caps::stream_ordered). Sizes are in bytes.
+/// [`Caps::pageable_copies_wait`] says so, a queue is full, memory is freed or trimmed that is not
+/// [`stream_ordered`](Caps::stream_ordered), or the device is [drained](Driver::drain). Sizes are in bytes.
 ///
 /// ```
 /// use std::{sync::Arc, time::Duration};
@@ -92,6 +92,7 @@ use std::{any::Any, ffi::c_void, fmt, time::Duration};
 /// device.free(queue, from)?;
 /// device.free(queue, to)?;
 /// device.trim()?;
+/// device.drain()?;
 /// assert_eq!(device.memory().free, device.memory().total);
 /// assert!(device.caps().computed_clock && device.description().contains("pcie4"));
 /// assert!(device.as_any().is::<Sim>());
@@ -190,6 +191,11 @@ pub trait Driver: Send + Sync + fmt::Debug + 'static {
 
     /// Gives what the driver's pool keeps beyond use back to the device; how many bytes that was.
     fn trim(&self) -> Result<u64>;
+
+    /// Waits, where [`Caps::drains`] says so, until all that anyone has queued on the device so far is done, on whatever stream.
+    fn drain(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Allocates pinned host memory. Never write-combined. Freed when the value is dropped.
     fn allocate_host(&self, bytes: usize) -> Result<HostMemory>;

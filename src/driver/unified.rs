@@ -75,6 +75,7 @@ impl<S: Source> Unified<S> {
             max_allocation: None,
             overcommits: true,
             computed_clock: false,
+            drains: false,
             pageable_copies_wait: true,
         };
         Arc::new(Unified {

@@ -177,7 +177,7 @@ impl Engine {
             }
             state.core.begin_op(slot);
             let is_behind =
-                state.in_lane.contains(&slot) || state.deferred.iter().any(|(other, _)| *other == slot);
+                state.in_lane.contains_key(&slot) || state.deferred.iter().any(|(other, _)| *other == slot);
             if is_behind || cell.load().phase() == Phase::Spilled {
                 state.deferred.push_back((slot, op.clone()));
             } else {
@@ -191,7 +191,7 @@ impl Engine {
     /// Called under the state lock.
     fn enter(&self, state: &mut State, slot: Slot, cell: &Arc<Cell>, op: &Arc<HostOp>) {
         self.track();
-        state.in_lane.insert(slot);
+        state.enter_lane(slot);
         let pinned = cell.load().pins() > 0;
         let reads = matches!(op.access, Access::Read);
         let writes = if reads && !pinned { self.under_way(cell, true) } else { Vec::new() };
@@ -237,7 +237,7 @@ impl Engine {
         for (slot, op) in std::mem::take(&mut state.deferred) {
             let Some(record) = state.core.record(slot) else { continue };
             let cell = record.cell.clone();
-            if state.in_lane.contains(&slot) {
+            if state.in_lane.contains_key(&slot) {
                 state.deferred.push_back((slot, op));
             } else if cell.load().phase() != Phase::Spilled {
                 self.enter(state, slot, &cell, &op);
@@ -246,7 +246,7 @@ impl Engine {
                 state.deferred.push_back((slot, op));
             } else {
                 state.core.begin_hold(slot);
-                state.in_lane.insert(slot);
+                state.enter_lane(slot);
                 self.push(RESTORE, Job::HostCopy { slot, cell, op });
                 any = true;
             }
@@ -267,7 +267,7 @@ impl Engine {
         }
         {
             let mut state = lock(&self.state);
-            state.in_lane.remove(&slot);
+            state.leave_lane(slot);
             match copy {
                 Some(_) => state.core.end_hold(slot),
                 None => state.core.end_hold_without_copy(slot),
@@ -291,7 +291,7 @@ impl Engine {
         let reads = matches!(op.access, Access::Read);
         if !op.begin() {
             let mut state = lock(&self.state);
-            state.in_lane.remove(&slot);
+            state.leave_lane(slot);
             state.core.end_op(slot, false);
             drop(state);
             op.take_staging();
@@ -323,7 +323,7 @@ impl Engine {
             Ok(()) => {
                 let number = self.queued(queue, cell, !reads);
                 let mut state = lock(&self.state);
-                state.in_lane.remove(&slot);
+                state.leave_lane(slot);
                 state.core.end_op(slot, !reads);
                 if let Some(staging) = staging {
                     let due = if reads { Due::Operation(op.clone(), staging) } else { Due::LetGo(staging) };
@@ -347,7 +347,7 @@ impl Engine {
                     let job = Job::Host { slot, cell: cell.clone(), op: op.clone(), lane, pinned };
                     return state.refused.push((lane, job));
                 }
-                state.in_lane.remove(&slot);
+                state.leave_lane(slot);
                 state.core.end_op(slot, false);
                 op.fail(failure, &mut state.ringing);
             }

@@ -225,7 +225,7 @@ impl Engine {
                 return false;
             }
             state.core.begin_op(slot);
-            state.in_lane.insert(slot);
+            state.enter_lane(slot);
             self.crossing.fetch_add(1, Ordering::SeqCst);
         }
         // From here on a launch that begins to be queued finds the buffer closed.
@@ -241,7 +241,7 @@ impl Engine {
     /// Lets others at a buffer again.
     fn end_crossing(&self, slot: Slot, wrote: bool) {
         let mut state = lock(&self.state);
-        state.in_lane.remove(&slot);
+        state.leave_lane(slot);
         state.core.end_op(slot, wrote);
         self.crossing.fetch_sub(1, Ordering::SeqCst);
     }

@@ -25,12 +25,16 @@ impl Engine {
         self.change(|core| core.begin_export(cell.slot()));
     }
 
-    /// A buffer handed out is back; its last use is on the compute queue at a place, or on any of them.
-    pub fn end_export(&self, cell: &Cell, used_on: Option<usize>) {
+    /// A buffer handed out is back; its last use is on the compute queue at a place, or on any of them,
+    /// and on whatever stream of others.
+    pub fn end_export(&self, cell: &Arc<Cell>, used_on: Option<usize>) {
         for queue in self.compute_queues() {
             if used_on.is_none_or(|index| index == queue.index) {
                 self.note_foreign_use(cell, queue.index);
             }
+        }
+        if used_on.is_none() && self.driver.caps().drains && cell.bytes > 0 {
+            self.start_drain(cell);
         }
         self.change(|core| core.end_export(cell.slot()));
     }

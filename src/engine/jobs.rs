@@ -35,6 +35,8 @@ pub enum Job {
     Allocate(Grant),
     /// Have the driver give up what it keeps.
     Trim,
+    /// Wait for all that anyone has queued, since a buffer's last use may be among it.
+    Drain { slot: Slot },
     /// Free what no one uses any more.
     Free { ptr: DevicePtr, bytes: Bytes },
     /// Free in the compute queue's order.
@@ -62,6 +64,7 @@ impl Job {
             Job::Allocate(grant) => core.refused(grant, Failure::Lost),
             Job::Trim => core.trimmed(),
             Job::Free { bytes, .. } | Job::FreeInOrder { bytes, .. } => core.left(bytes),
+            Job::Drain { slot } => core.end_op(slot, false),
             Job::Host { slot, op, .. } => {
                 op.fail(Failure::Lost, ringing);
                 core.end_op(slot, false);
@@ -203,6 +206,7 @@ impl Engine {
                     Err(error) => self.free_refused(error, bytes, job),
                 }
             }
+            Job::Drain { slot } => self.drain(slot),
             Job::HostCopy { slot, cell, op } => self.run_in_host_copy(slot, &cell, &op),
             Job::Host { slot, cell, op, lane, pinned } => self.run_host(slot, &cell, &op, lane, pinned),
         }

@@ -3,8 +3,8 @@
 //! Rules, in the order that makes them safe:
 //! 1. The state lock guards decisions. No driver call, waker, hook or user's `Drop` runs under it.
 //! 2. Decisions become jobs in the lanes' outboxes while the state lock is held, so jobs stand in decision order.
-//! 3. Whoever holds a lane's turn runs its jobs, in order; whoever does not leaves them to the holder. Where a free may
-//!    wait for the whole device, the lane of frees has a thread of its own.
+//! 3. Whoever holds a lane's turn runs its jobs, in order; whoever does not leaves them to the holder. Where a job may
+//!    wait for the whole device, its lane has a thread of its own.
 //! 4. A job's outcome is fed to the core under the state lock, and what that decides is routed before it is given up.
 
 pub mod access;
@@ -19,7 +19,6 @@ mod due;
 mod event;
 mod flags;
 mod free;
-mod frees;
 mod hand_out;
 mod hint;
 mod hook;
@@ -44,6 +43,7 @@ mod submit;
 mod sync;
 mod thread;
 mod wait;
+mod waiter;
 
 pub use self::{
     block::block_on,
@@ -119,7 +119,7 @@ pub struct Engine {
     stamp: AtomicU64,
     state: Mutex<State>,
     queues: [OnceLock<Queue>; QUEUES],
-    lanes: [Lane; OWN],
+    lanes: [Lane; waiter::LANES],
     turning: Mutex<()>,
     ordering: Mutex<()>,
     host: HostTier,
@@ -135,8 +135,8 @@ pub struct Engine {
     launchers_left: AtomicBool,
     closing: AtomicBool,
     is_being_closed: Mutex<()>,
-    frees: frees::Frees,
-    /// Jobs were left to the device's own thread, by one that may not call the driver or does nothing but free.
+    waiter: waiter::Waiter,
+    /// Jobs were left to the device's own thread, by one that may not call the driver or does nothing but wait.
     jobs_left: AtomicBool,
     /// The driver refused a look at the device.
     look_again: AtomicBool,
@@ -179,7 +179,7 @@ impl Engine {
             launchers_left: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             is_being_closed: Mutex::new(()),
-            frees: frees::Frees::default(),
+            waiter: waiter::Waiter::default(),
             jobs_left: AtomicBool::new(false),
             look_again: AtomicBool::new(false),
             crossings: Mutex::new(Vec::new()),

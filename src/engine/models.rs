@@ -133,7 +133,7 @@ impl World {
             thread::spawn(move || tend(&engine))
         };
         let mut threads = vec![spawn(Engine::tend)];
-        threads.extend((!stream_ordered).then(|| spawn(Engine::tend_frees)));
+        threads.extend((!stream_ordered).then(|| spawn(Engine::tend_waits)));
         World { engine, owner, threads }
     }
 

@@ -155,7 +155,7 @@ impl Engine {
     fn run_lanes(&self) -> bool {
         let mut any = false;
         for index in 0..self.lanes.len() {
-            any |= !self.leaves_frees(index) && self.run_lane(index);
+            any |= !self.leaves_to_waiter(index) && self.run_lane(index);
         }
         if any {
             self.ring();

@@ -10,7 +10,7 @@ use crate::{
     residency::{Bytes, Core, RequestId, Slot},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     panic::Location,
     sync::Arc,
     thread::ThreadId,
@@ -102,8 +102,8 @@ pub struct State {
     pub(super) settling: VecDeque<Settling>,
     /// Host operations that wait for a restore to be queued, or for another of the same buffer.
     pub(super) deferred: VecDeque<(Slot, Arc<HostOp>)>,
-    /// Buffers with a host operation in a lane: the next one of each waits for it, since lanes know no order.
-    pub(super) in_lane: BTreeSet<Slot>,
+    /// Buffers with operations in lanes, and how many: the next one of each waits for them, since lanes know no order.
+    pub(super) in_lane: BTreeMap<Slot, u32>,
     pub(super) deadlines: BTreeMap<RequestId, Duration>,
     /// What is rung when.
     pub(super) alarms: BTreeMap<(Duration, u64), Arc<Event>>,
@@ -143,7 +143,7 @@ impl State {
             noting: 0,
             settling: VecDeque::new(),
             deferred: VecDeque::new(),
-            in_lane: BTreeSet::new(),
+            in_lane: BTreeMap::new(),
             deadlines: BTreeMap::new(),
             alarms: BTreeMap::new(),
             stalled: None,
@@ -225,6 +225,20 @@ impl State {
         }
         self.core.copied_out(slot, token);
         self.retired.push(cell);
+    }
+
+    /// An operation on a buffer is in a lane.
+    pub(super) fn enter_lane(&mut self, slot: Slot) {
+        *self.in_lane.entry(slot).or_default() += 1;
+    }
+
+    /// It has been run.
+    pub(super) fn leave_lane(&mut self, slot: Slot) {
+        let count = self.in_lane.entry(slot).or_default();
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.in_lane.remove(&slot);
+        }
     }
 
     /// Nothing is under way.

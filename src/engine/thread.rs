@@ -1,4 +1,4 @@
-//! Who keeps an engine going: the device's own thread, where time is real, and that of its frees; and the end of all.
+//! Who keeps an engine going: the device's own thread, where time is real, and the one that waits for it; and the end of all.
 
 use super::{
     Engine,
@@ -22,8 +22,8 @@ impl Owner {
         if !owner.engine.driver.caps().computed_clock {
             owner.spawn("", Engine::tend)?;
         }
-        if owner.engine.has_frees_thread() {
-            owner.spawn(" frees", Engine::tend_frees)?;
+        if owner.engine.has_waiter() {
+            owner.spawn(" waiter", Engine::tend_waits)?;
         }
         Ok(owner)
     }
@@ -62,7 +62,7 @@ impl Engine {
                 self.driver.park(self.patience());
             }
         }
-        self.frees.end();
+        self.waiter.end();
     }
 
     /// On a computed clock, where no thread does: moves time on until all is done that a closed device has left to do.

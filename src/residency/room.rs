@@ -1,7 +1,7 @@
 //! Makes room: admits requests in turn and chooses whom to spill for them, not one more than needed.
 
 use super::{
-    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, RequestId, Slot, Step, Want, WordCell,
+    Ask, Bytes, Core, Decision, Failure, Outcome, Phase, Record, RequestId, Slot, Step, Want, WordCell,
     decision::GrantFor, record::HostCopy,
 };
 use std::collections::BTreeSet;
@@ -216,15 +216,24 @@ impl<C: WordCell + Clone> Core<C> {
     }
 
     fn admit_spill(&mut self, id: RequestId, slots: &[Slot]) -> Admit {
+        let moves = |record: &Record<C>| {
+            let is_here = record.present && record.cell.load().phase() != Phase::Spilled;
+            is_here && !record.fixed && !record.foreign && record.bytes > Bytes::ZERO
+        };
+        // The host uses it, or others may still: that ends by itself.
+        let is_busy = |record: &Record<C>| {
+            let word = record.cell.load();
+            record.ops > 0 && moves(record) && word.pins() == 0 && !word.is_exported()
+        };
+        if self.spills && slots.iter().any(|&slot| self.records.get(slot).is_some_and(is_busy)) {
+            return Admit::NotYet;
+        }
         let mut waits = 0usize;
         for &slot in slots {
             let Some(record) = self.records.get_mut(slot) else { continue };
-            let word = record.cell.load();
-            let free = self.spills && record.present && word.phase() != Phase::Spilled && record.ops == 0;
-            let closed = free
-                && !record.fixed
-                && !record.foreign
-                && record.bytes > Bytes::ZERO
+            let closed = self.spills
+                && moves(record)
+                && record.ops == 0
                 && record
                     .cell
                     .update(|word| {

@@ -9,7 +9,10 @@ use std::{
     },
     thread,
 };
-use tack_residency::{Error, ErrorKind, Use, View, driver::sim::Clock};
+use tack_residency::{
+    Error, ErrorKind, Use, View,
+    driver::{Driver, QueueRole, sim::Clock},
+};
 
 #[test]
 fn an_alias_was_made_while_the_original_was_being_spilled() {
@@ -210,6 +213,30 @@ fn an_exported_buffer_was_spilled_and_no_report_said_why_it_was_not() {
         }
         bench.check();
     }
+}
+
+/// The same, on a stream that the crate knows nothing of either: the host, a spill and a free wait for it.
+#[test]
+fn what_another_library_still_wrote_on_its_own_stream_was_lost_once_its_export_had_ended() {
+    let bench = Bench::tight(Clock::Real, 4);
+    let [spilled, read, dropped, other] = [1, 2, 3, 4].map(|seed| bench.buffer(seed));
+    let stranger = bench.sim.create_queue(QueueRole::Compute).expect("a stream");
+    bench.hold(&[stranger]);
+    for buffer in [&spilled, &read, &dropped] {
+        let export = finish(buffer.export()).expect("exported");
+        bench.sim.fill(stranger, export.ptr(), UNIT, 0xEE).expect("queued");
+    }
+    drop(dropped);
+    let (mut spill, mut bytes) = (Box::pin(spilled.spill()), Box::pin(read.read()));
+    crate::bench::still_waits(spill.as_mut());
+    crate::bench::still_waits(bytes.as_mut());
+    assert_eq!(finish(other.read()).expect("read"), pattern(4));
+    bench.release(&[stranger]);
+    assert_eq!(finish(spill).expect("spilled"), UNIT);
+    assert_eq!(finish(bytes).expect("read"), [0xEE; UNIT as usize]);
+    assert_bytes("written by another library", &spilled, &[0xEE; UNIT as usize]);
+    drop([spilled, read, other]);
+    bench.check_empty();
 }
 
 /// A writer that the crate knows nothing of, through a pointer handed out.

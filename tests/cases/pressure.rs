@@ -99,7 +99,7 @@ fn a_caller_waited_for_the_whole_device_since_it_freed() {
         finish(used.spill()).expect("spilled");
         drop(used);
         bench.check_empty();
-        assert_eq!(log.freed_by(), [Some("tack bench frees".to_owned())]);
+        assert_eq!(log.freed_by(), [Some("tack bench waiter".to_owned())]);
     });
 }
 

@@ -68,6 +68,8 @@ fn attempt(name: &str) -> Result<(), Error> {
         }
         assert!(buffers[4].read().within(PATIENCE).wait()?.iter().all(|&byte| byte == 9));
         cross(&format!("{name}:1"), &buffers)?;
+        drop(buffers[0].export().within(PATIENCE).wait()?);
+        buffers[0].read().within(PATIENCE).wait()?;
         device.spill_all().within(PATIENCE).wait()?;
         device.idle().within(PATIENCE).wait()?;
         drop(buffers);

@@ -5,7 +5,7 @@ use super::super::{
     DriverError, DriverErrorKind, Result,
     cuda_like::{
         library::{self, AllNames, CallNames, Dialect, text},
-        symbols::{CaptureNames, HostNames, Names, PoolNames, PoolSymbols, ShareNames},
+        symbols::{CaptureNames, DrainNames, HostNames, Names, PoolNames, PoolSymbols, ShareNames},
     },
     symbols::{Handle, Lookup, missing, symbols},
 };
@@ -114,6 +114,7 @@ impl Dialect for Cuda {
         host: HostNames { launch_host: "cuLaunchHostFunc" },
         share: ShareNames { memory_handle: "cuIpcGetMemHandle" },
         capture: CaptureNames { exchange_mode: "cuThreadExchangeStreamCaptureMode" },
+        drain: DrainNames { synchronize: "cuCtxSynchronize" },
     };
 
     fn kind(code: c_int) -> DriverErrorKind {
@@ -158,9 +159,10 @@ pub(super) fn library() -> Result<&'static Library> {
         names.sort();
         names.dedup();
         let message = format!(
-            "no CUDA driver library was found by any of these names: {}; is NVIDIA's driver installed, and its \
+            "no CUDA driver library was found by the name {} or {} like it; is NVIDIA's driver installed, and its \
              folder in the loader's path (LD_LIBRARY_PATH)?",
-            names.join(", ")
+            cudarc::get_lib_name_candidates("cuda").first().map_or("cuda", String::as_str),
+            names.len().saturating_sub(1)
         );
         return Err(DriverError::new(DriverErrorKind::Unavailable, "dlopen", 0, message));
     }
@@ -311,9 +313,10 @@ mod tests {
             "cuLaunchHostFunc" => library.host_calls.is_none(),
             "cuIpcGetMemHandle" => library.share_calls.is_none(),
             "cuThreadExchangeStreamCaptureMode" => library.capture_calls.is_none(),
+            "cuCtxSynchronize" => library.drain_calls.is_none(),
             "cuMemcpyPeerAsync" => library.dialect.peer_calls.is_none(),
             _ => library.dialect.pools.is_none() && gone.starts_with("cuMem"),
         };
-        assert_eq!(miss_each(Library::resolve, without_it), 45);
+        assert_eq!(miss_each(Library::resolve, without_it), 46);
     }
 }

@@ -1,4 +1,4 @@
-//! Events: made, and asked whether they have passed.
+//! Events, made and asked whether they have passed; and the wait for all that anyone has queued.
 #![allow(unsafe_code)]
 
 use super::{
@@ -31,8 +31,26 @@ impl<V: Vendor> CudaLike<V> {
         match unsafe { (query.call)(event) } {
             0 => Ok(true),
             NOT_READY => Ok(false),
-            code if CAPTURING.contains(&code) => self.context.check(query.name, code).map(|()| true),
-            code => Err(self.context.lose(query.name, code)),
+            code => self.failed(query.name, code).map(|()| true),
+        }
+    }
+
+    /// Waits for the device, if the library has a call for that. The context is current.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        let Some(calls) = self.context.vendor.library().drain_calls else { return Ok(()) };
+        let synchronize = calls.synchronize;
+        // SAFETY: the context is current.
+        match unsafe { (synchronize.call)() } {
+            0 => Ok(()),
+            code => self.failed(synchronize.name, code),
+        }
+    }
+
+    /// A call that tells how the device is has failed: so has the device, unless the call was refused.
+    fn failed(&self, call: &'static str, code: c_int) -> Result<()> {
+        match code {
+            _ if CAPTURING.contains(&code) => self.context.check(call, code),
+            code => Err(self.context.lose(call, code)),
         }
     }
 }

@@ -7,7 +7,8 @@ use super::{
         symbols::{Lookup, symbols},
     },
     symbols::{
-        CaptureCalls, CaptureNames, HostCalls, HostNames, Names, RELAXED, ShareCalls, ShareNames, Symbols,
+        CaptureCalls, CaptureNames, DrainCalls, DrainNames, HostCalls, HostNames, Names, RELAXED, ShareCalls,
+        ShareNames, Symbols,
     },
 };
 use std::{
@@ -35,6 +36,7 @@ pub struct AllNames {
     pub host: HostNames,
     pub share: ShareNames,
     pub capture: CaptureNames,
+    pub drain: DrainNames,
 }
 
 /// What of a library differs between the vendors: its own calls, and how it speaks.
@@ -72,6 +74,8 @@ pub struct Library<D> {
     pub share_calls: Option<ShareCalls>,
     /// What keeps a captured graph and these calls from each other, if the library has it.
     pub capture_calls: Option<CaptureCalls>,
+    /// What waits for the device, if the library has it.
+    pub drain_calls: Option<DrainCalls>,
     pub dialect: D,
 }
 
@@ -96,7 +100,9 @@ impl<D: Dialect> Library<D> {
         let share_calls = unsafe { ShareCalls::resolve(&D::NAMES.share, lookup) }.ok();
         // SAFETY: as above.
         let capture_calls = unsafe { CaptureCalls::resolve(&D::NAMES.capture, lookup) }.ok();
-        Ok(Library { calls, symbols, host_calls, share_calls, capture_calls, dialect })
+        // SAFETY: as above.
+        let drain_calls = unsafe { DrainCalls::resolve(&D::NAMES.drain, lookup) }.ok();
+        Ok(Library { calls, symbols, host_calls, share_calls, capture_calls, drain_calls, dialect })
     }
 
     /// Initialises it. Called before every other call.

@@ -54,6 +54,13 @@ symbols! {
 }
 
 symbols! {
+    /// What waits for all that is queued on the device.
+    pub DrainCalls, DrainNames {
+        synchronize();
+    }
+}
+
+symbols! {
     /// What says which calls of a thread a graph that is being captured forbids.
     pub CaptureCalls, CaptureNames {
         exchange_mode(*mut c_int);

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// use tack_residency::driver::fault::Call;
 ///
 /// assert_eq!(Call::CopyOut.name(), "copy_out");
-/// assert_eq!(Call::ALL.len(), 14);
+/// assert_eq!(Call::ALL.len(), 15);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs)]
@@ -28,11 +28,12 @@ pub enum Call {
     Wait,
     IsPassed,
     CopyToPeer,
+    Drain,
 }
 
 impl Call {
     /// Every kind.
-    pub const ALL: [Call; 14] = [
+    pub const ALL: [Call; 15] = [
         Call::CreateQueue,
         Call::Allocate,
         Call::Free,
@@ -47,6 +48,7 @@ impl Call {
         Call::Wait,
         Call::IsPassed,
         Call::CopyToPeer,
+        Call::Drain,
     ];
 
     /// The call as the trait names it.
@@ -66,6 +68,7 @@ impl Call {
             Call::Wait => "wait",
             Call::IsPassed => "is_passed",
             Call::CopyToPeer => "copy_to_peer",
+            Call::Drain => "drain",
         }
     }
 }

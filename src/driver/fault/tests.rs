@@ -26,6 +26,7 @@ fn all(device: &dyn Driver) -> Vec<(Call, DriverErrorKind)> {
         note(Call::Copy, device.copy(queue, ptr, ptr.offset(512), 512).err());
         let across = device.copy_to_peer(queue, ptr, device, ptr.offset(512), 512).err();
         // A simulated device has no peer.
+        note(Call::Drain, device.drain().err());
         note(Call::CopyToPeer, across.filter(|error| error.kind != DriverErrorKind::Unsupported));
         let kernel = HostKernel::new(Duration::ZERO, |_| {});
         note(Call::LaunchHost, device.launch_host(queue, kernel).err());

@@ -5,7 +5,7 @@ use super::super::{
     DriverErrorKind, Result,
     cuda_like::{
         library::{self, AllNames, CallNames, Dialect, text},
-        symbols::{CaptureNames, HostNames, Names, ShareNames},
+        symbols::{CaptureNames, DrainNames, HostNames, Names, ShareNames},
     },
     loader::Loaded,
     symbols::{Handle, Lookup, symbols},
@@ -107,6 +107,7 @@ impl Dialect for Hip {
         host: HostNames { launch_host: "hipLaunchHostFunc" },
         share: ShareNames { memory_handle: "hipIpcGetMemHandle" },
         capture: CaptureNames { exchange_mode: "hipThreadExchangeStreamCaptureMode" },
+        drain: DrainNames { synchronize: "hipDeviceSynchronize" },
     };
 
     fn kind(code: c_int) -> DriverErrorKind {
@@ -221,8 +222,8 @@ mod tests {
         headers.number("hipDeviceAttributeComputeCapabilityMinor", COMPUTE_CAPABILITY[1]);
         headers.number("hipStreamCaptureModeRelaxed", RELAXED);
         let own = [OWN.widths(), PEER_CALLS.widths(), CALLS.widths(), NAMES.widths()];
-        let AllNames { host, share, capture, .. } = Hip::NAMES;
-        for calls in own.iter().chain(&[host.widths(), share.widths(), capture.widths()]) {
+        let AllNames { host, share, capture, drain, .. } = Hip::NAMES;
+        for calls in own.iter().chain(&[host.widths(), share.widths(), capture.widths(), drain.widths()]) {
             headers.calls(calls);
         }
         headers.check();
@@ -234,9 +235,10 @@ mod tests {
             "hipLaunchHostFunc" => library.host_calls.is_none(),
             "hipIpcGetMemHandle" => library.share_calls.is_none(),
             "hipThreadExchangeStreamCaptureMode" => library.capture_calls.is_none(),
+            "hipDeviceSynchronize" => library.drain_calls.is_none(),
             "hipMemcpyPeerAsync" => library.dialect.peer_calls.is_none(),
             _ => false,
         };
-        assert_eq!(miss_each(Library::resolve, may), 31);
+        assert_eq!(miss_each(Library::resolve, may), 32);
     }
 }

@@ -96,6 +96,7 @@ impl Sim {
         config.check()?;
         let caps = Caps {
             spills: true,
+            drains: config.clock == Clock::Real,
             stream_ordered: config.pool == Pool::StreamOrdered,
             granularity: config.granularity,
             max_allocation: config.max_allocation,
@@ -211,6 +212,13 @@ impl Driver for Sim {
         }
         turn.free_at_once(ptr);
         Ok(())
+    }
+
+    fn drain(&self) -> Result<()> {
+        let mut turn = self.shared.turn();
+        turn.check_may_wait("drain")?;
+        let queued: Vec<u64> = turn.queues.iter().map(|queue| queue.submitted).collect();
+        queued.into_iter().enumerate().try_for_each(|(queue, seq)| turn.wait_for(queue, seq))
     }
 
     fn trim(&self) -> Result<u64> {

@@ -98,6 +98,13 @@ impl State {
         })
     }
 
+    /// As [`check_captured`](State::check_captured), of every stream.
+    pub fn check_all_captured(&mut self) -> Answer {
+        let streams: Vec<usize> = self.captures.keys().copied().collect();
+        let spoilt: Vec<Answer> = streams.into_iter().map(|stream| self.check_captured(stream)).collect();
+        spoilt.into_iter().collect()
+    }
+
     /// Takes a launch into the capture of its stream; false if there is none.
     pub fn capture(&mut self, stream: usize, kernel: Kernel, params: &Params) -> bool {
         let capture = self.captures.get_mut(&stream);

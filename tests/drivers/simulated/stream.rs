@@ -67,9 +67,11 @@ pub fn synchronize(library: &Library, stream: usize) -> Answer {
     Ok(())
 }
 
-/// "Context Management", cuCtxSynchronize: waits for all that the context's streams have queued.
+/// "Context Management", cuCtxSynchronize: waits for all that the context's streams have queued. "CUDA Programming Guide", on
+/// graphs, prohibited operations: no device or context is synchronised while a stream of it is captured; it spoils that.
 pub fn synchronize_all(library: &Library) -> Answer {
-    let (state, here) = library.enter()?;
+    let (mut state, here) = library.enter()?;
+    state.check_all_captured()?;
     let of_context = state.streams.iter().filter(|(_, stream)| stream.context == here.context);
     let queues: Vec<QueueId> = of_context.map(|(_, stream)| stream.queue).collect();
     let default = state.contexts.get(here.context)?.default;

@@ -7,7 +7,9 @@ use super::super::{
     },
     PeerCopy, Vendor,
     library::{self, AllNames, CallNames, Dialect},
-    symbols::{CaptureNames, HostNames, NOT_READY, Names, PoolNames, PoolProps, RELAXED, ShareNames},
+    symbols::{
+        CaptureNames, DrainNames, HostNames, NOT_READY, Names, PoolNames, PoolProps, RELAXED, ShareNames,
+    },
 };
 use std::{
     cell::{Cell, RefCell},
@@ -241,6 +243,10 @@ unsafe extern "C" fn memory_handle(to: *mut [u8; 64], ptr: u64) -> c_int {
     })
 }
 
+unsafe extern "C" fn drain() -> c_int {
+    call("drain", |_| 0)
+}
+
 unsafe extern "C" fn exchange_mode(mode: *mut c_int) -> c_int {
     // SAFETY: the body hands a place with a number.
     let mode = unsafe { &mut *mode };
@@ -283,6 +289,7 @@ pub(super) fn lookup(name: &'static str) -> Option<Handle> {
         "launch_host" => launch_host as *const (),
         "memory_handle" => memory_handle as *const (),
         "exchange_mode" => exchange_mode as *const (),
+        "drain" => drain as *const (),
         "pool_create" => pool_create as *const (),
         "pool_set" => pool_set as *const (),
         "pool_get" => pool_get as *const (),
@@ -357,6 +364,7 @@ impl Dialect for Numbers {
         host: HostNames { launch_host: "launch_host" },
         share: ShareNames { memory_handle: "memory_handle" },
         capture: CaptureNames { exchange_mode: "exchange_mode" },
+        drain: DrainNames { synchronize: "drain" },
     };
 
     fn kind(code: c_int) -> DriverErrorKind {
