@@ -123,10 +123,10 @@ impl Steps for CopyTo {
         let left = patience.map(|patience| patience.saturating_sub(passed));
         loop {
             **part = match &mut **part {
-                Part::Across(across) => {
-                    let arrival = ready!(across.poll([&self.from, &self.to], cx, left))?;
-                    Part::Arriving(arrival, ArrivalWait::default())
-                }
+                Part::Across(across) => match ready!(across.poll([&self.from, &self.to], cx, left))? {
+                    Some(arrival) => Part::Arriving(arrival, ArrivalWait::default()),
+                    None => Part::Out(self.from.read()),
+                },
                 Part::Arriving(arrival, wait) => {
                     let to = self.to.buffer().device();
                     let ended = ready!(wait.poll(to.owner(), arrival, cx, left));

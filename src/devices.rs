@@ -113,11 +113,16 @@ fn meant(name: &str) -> Option<String> {
     (is_known && near != name).then_some(near)
 }
 
+/// An ordinal, as it is written: a device has one name.
+fn ordinal(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|which: &u32| which.to_string() == text)
+}
+
 /// The driver of a device by its name.
 pub(crate) fn open(name: &str) -> Result<Arc<dyn Driver>> {
     let (kind, which) = name.split_once(':').map_or((name, None), |(kind, which)| (kind, Some(which)));
     if let Some(kind) = KINDS.iter().find(|known| known.name == kind)
-        && let Ok(which) = which.map_or(Ok(0), str::parse)
+        && let Some(which) = which.map_or(Some(0), ordinal)
     {
         return kind.open(which);
     }
@@ -277,6 +282,17 @@ mod tests {
         drop(buffer);
         let again = open(Some("test:0"), false).expect("it was given up");
         assert_eq!(again.memory_info().in_use, 0);
+    }
+
+    #[test]
+    fn an_ordinal_is_written_in_one_way() {
+        for kind in KINDS {
+            for which in ["", "+0", "00", " 0", "-1", "4294967296", "0:0"] {
+                let error =
+                    super::open(&format!("{}:{which}", kind.name)).expect_err("no device is called so");
+                assert!(error.to_string().contains("no device is called"), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -165,6 +165,10 @@ impl Kept {
         Kept { cell, handle: None, access: Access::ReadWrite, whole: true, offset: 0, bytes }
     }
 
+    pub(crate) fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
     /// Gives up its handle, if it has one.
     pub(crate) fn let_go(&mut self) -> Option<Buffer> {
         self.handle.take()

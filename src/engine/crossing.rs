@@ -4,7 +4,7 @@
 //! until it has ended: it is an operation on its buffer for as long.
 
 use super::{
-    COMPUTE, Cell, Engine, Flags, Owner,
+    COMPUTE, Cell, Engine, FURTHER, Flags, Owner,
     alarm::Alarm,
     nested::NESTED_WAIT,
     sync::{Event, Ordering, lock},
@@ -19,6 +19,9 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
+
+/// How often launches that use the target anew are waited for.
+const ROUNDS: u32 = 4;
 
 /// How soon is looked again at what tells nobody that it has changed.
 pub(super) const SOON: Duration = Duration::from_micros(200);
@@ -73,11 +76,21 @@ impl Drop for Crossing {
     }
 }
 
+/// How the wait for a copy to be queued ends; of a failure, whether it is of the device that is copied to.
+type Queued = Result<Option<Arc<Arrival>>, (Failure, bool)>;
+
 /// The end of a copy, for whoever waits for it.
 #[derive(Debug)]
 pub struct Arrival {
     event: Arc<Event>,
     outcome: OnceLock<Result<(), Failure>>,
+}
+
+impl Arrival {
+    /// It has ended so, unless it had before; what is to be rung then.
+    fn end(&self, outcome: Result<(), Failure>) -> Option<Arc<Event>> {
+        self.outcome.set(outcome).is_ok().then(|| self.event.clone())
+    }
 }
 
 /// Has a device's launches noted with what they use, for as long as it lives.
@@ -86,8 +99,10 @@ struct Noting(Arc<Owner>);
 
 impl Noting {
     fn new(owner: &Arc<Owner>) -> Noting {
-        lock(&owner.engine.state).noting += 1;
+        let mut state = lock(&owner.engine.state);
+        state.noting += 1;
         owner.engine.track();
+        drop(state);
         Noting(owner.clone())
     }
 }
@@ -106,11 +121,46 @@ pub struct CrossWait {
     /// When to look again, where nobody tells.
     nap: Alarm,
     noting: Option<Noting>,
+    /// What used the target when launches last did so anew, and how often they did.
+    behind: Vec<(usize, u64)>,
+    rounds: u32,
 }
 
 impl CrossWait {
+    /// Waits until the device, `owner`'s, has done the launches that use a buffer, or for the end of `patience` from the
+    /// first poll on. Nothing need be pinned. False if they use it anew again and again: there may be no end to it, and only
+    /// an operation of the device's own has a place in between.
+    pub fn poll_unused(
+        &mut self,
+        owner: &Arc<Owner>,
+        cell: &Cell,
+        cx: &mut Context<'_>,
+        patience: Option<Duration>,
+    ) -> Poll<Result<bool, Failure>> {
+        let engine = &*owner.engine;
+        self.begin(owner, patience);
+        let CrossWait { watch, alarm, behind, rounds, .. } = self;
+        watch.poll(engine, &engine.bell, cx, || {
+            if let Some(failure) = engine.refuses_crossing() {
+                return Some(Err(failure));
+            }
+            let uses = engine.uses(cell);
+            if !uses.iter().any(is_launch) {
+                return Some(Ok(true));
+            }
+            if engine.next_of(behind).is_none() {
+                if *rounds == ROUNDS {
+                    return Some(Ok(false));
+                }
+                (*behind, *rounds) = (uses, *rounds + 1);
+            }
+            alarm.is_over().then_some(Err(Failure::TimedOut))
+        })
+    }
+
     /// Waits until so many bytes from `from` are on their way to `to`, behind all that this was used for on its device,
-    /// `owner`'s; or for the end of `patience` from the first poll on. Both buffers are pinned.
+    /// `owner`'s; or for the end of `patience` from the first poll on. Both buffers are pinned. None if launches use that
+    /// anew, which is not to be waited for with pins.
     ///
     /// # Errors
     ///
@@ -121,28 +171,41 @@ impl CrossWait {
         (from, to, bytes): (Spot<'_>, Spot<'_>, u64),
         cx: &mut Context<'_>,
         patience: Option<Duration>,
-    ) -> Poll<Result<Arc<Arrival>, (Failure, bool)>> {
+    ) -> Poll<Queued> {
         let engine = &*owner.engine;
-        self.alarm.set(owner, &engine.bell, patience);
-        self.noting.get_or_insert_with(|| Noting::new(owner));
-        let (alarm, nap) = (&self.alarm, &mut self.nap);
-        self.watch.poll(engine, &engine.bell, cx, || {
-            if engine.flags.has(Flags::LOST) {
-                return Some(Err((Failure::Lost, true)));
+        self.begin(owner, patience);
+        let CrossWait { watch, alarm, nap, .. } = self;
+        watch.poll(engine, &engine.bell, cx, || {
+            if let Some(failure) = engine.refuses_crossing() {
+                return Some(Err((failure, true)));
             }
-            if engine.crossing_waits_for_caller() {
-                return Some(Err((NESTED_WAIT, true)));
+            if from.cell.engine.copy_waits_for_caller(from.cell) {
+                return Some(Err((NESTED_WAIT, false)));
             }
-            if !engine.has_uses(to.cell) {
-                match engine.start_crossing(from, to, bytes).transpose() {
-                    Some(started) => return Some(started.map_err(|failure| (failure, false))),
-                    None => *nap = Alarm::default(),
+            let uses = engine.uses(to.cell);
+            if uses.iter().any(is_launch) {
+                return Some(Ok(None));
+            }
+            if uses.is_empty() {
+                match engine.start_crossing(from, to, bytes) {
+                    Ok(None) => *nap = Alarm::default(),
+                    started => return Some(started.map_err(|failure| (failure, false))),
                 }
                 nap.set(owner, &engine.bell, Some(SOON));
             }
             alarm.is_over().then_some(Err((Failure::TimedOut, true)))
         })
     }
+
+    fn begin(&mut self, owner: &Arc<Owner>, patience: Option<Duration>) {
+        self.alarm.set(owner, &owner.engine.bell, patience);
+        self.noting.get_or_insert_with(|| Noting::new(owner));
+    }
+}
+
+/// Whether a use is a launch's, which may take any time.
+fn is_launch(&(index, _): &(usize, u64)) -> bool {
+    index == COMPUTE || index >= FURTHER
 }
 
 /// A wait for the end of a copy that is queued.
@@ -169,6 +232,14 @@ impl ArrivalWait {
 }
 
 impl Engine {
+    /// Why nothing is to be copied to this device, if so.
+    fn refuses_crossing(&self) -> Option<Failure> {
+        if self.flags.has(Flags::LOST) {
+            return Some(Failure::Lost);
+        }
+        self.crossing_waits_for_caller().then_some(NESTED_WAIT)
+    }
+
     /// Queues a copy to this device's buffer on the other's device, unless it would have to wait.
     ///
     /// # Errors
@@ -206,14 +277,14 @@ impl Engine {
         Ok(Some(arrival))
     }
 
-    /// Whether the device may not have done yet what uses a buffer. Who waits for that is told when it has.
-    fn has_uses(&self, cell: &Cell) -> bool {
+    /// What uses a buffer and the device may not have done yet. Who waits for that is told when it has.
+    fn uses(&self, cell: &Cell) -> Vec<(usize, u64)> {
         let uses = self.under_way(cell, false);
         uses.iter().for_each(|&(index, sequence)| self.queue(index).need(sequence));
         if !uses.is_empty() {
             self.driver.unpark();
         }
-        !uses.is_empty()
+        uses
     }
 
     /// Keeps all others from a pinned buffer, if nobody is at it.
@@ -230,7 +301,7 @@ impl Engine {
         }
         // From here on a launch that begins to be queued finds the buffer closed.
         let mut begun = self.compute_queues().map(|queue| (queue, queue.begun()));
-        if begun.all(|(queue, begun)| queue.is_settled(begun)) && !self.has_uses(cell) {
+        if begun.all(|(queue, begun)| queue.is_settled(begun)) && self.uses(cell).is_empty() {
             return true;
         }
         self.end_crossing(slot, false);
@@ -246,16 +317,19 @@ impl Engine {
         self.crossing.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Ends the copies that have ended, unless someone else is at that; true if there were any.
+    /// Ends the copies that have ended, unless someone else is at that; true if there were any. One to a device that is lost
+    /// has failed, and keeps that device until it has run all the same.
     pub(super) fn follow_crossings(&self) -> bool {
         if !self.has_crossings() {
             return false;
         }
         let Ok(mut crossings) = self.crossings.try_lock() else { return false };
-        let mut ended = Vec::new();
+        let (mut told, mut ended) = (Vec::new(), Vec::new());
         for mut crossing in std::mem::take(&mut *crossings) {
-            let is_lost = self.flags.has(Flags::LOST);
-            match if is_lost { Ok(Some(Err(Failure::Lost))) } else { crossing.look() } {
+            if self.flags.has(Flags::LOST) {
+                told.extend(crossing.arrival.end(Err(Failure::Lost)));
+            }
+            match crossing.look() {
                 Ok(Some(outcome)) => ended.push((crossing, outcome)),
                 Ok(None) => crossings.push(crossing),
                 Err(()) => {
@@ -265,13 +339,23 @@ impl Engine {
             }
         }
         drop(crossings);
-        let any = !ended.is_empty();
+        let any = !told.is_empty() || !ended.is_empty();
         for (crossing, outcome) in ended {
-            let _ = crossing.arrival.outcome.set(outcome);
             self.end_crossing(crossing.slot, true);
-            lock(&self.state).ringing.push(crossing.arrival.event.clone());
+            told.extend(crossing.arrival.end(outcome));
         }
+        lock(&self.state).ringing.extend(told);
         any
+    }
+
+    /// Whether one of these buffers is being copied to from another device, which may take as long as what that has to do
+    /// first.
+    pub fn awaits_crossing<'c>(&self, mut cells: impl Iterator<Item = &'c Arc<Cell>>) -> bool {
+        if !self.has_crossings() || self.flags.has(Flags::LOST) {
+            return false;
+        }
+        let crossings = lock(&self.crossings);
+        cells.any(|cell| crossings.iter().any(|crossing| crossing.slot == cell.slot()))
     }
 
     /// Whether copies from other devices are under way.

@@ -17,6 +17,8 @@ impl Flags {
     pub const MULTI: u32 = 8;
     /// Jobs wait for launches being queued to be queued.
     pub const SETTLE: u32 = 16;
+    /// There has been fixed memory, which is not freed in a queue's order.
+    pub const FIXED: u32 = 32;
 
     /// All of them at once.
     #[inline]

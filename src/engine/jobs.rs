@@ -285,9 +285,11 @@ impl Engine {
     }
 
     fn allocate_cleared(&self, queue: &Queue, bytes: Bytes, spec: &Spec) -> Result<DevicePtr, DriverError> {
-        let ptr = match spec.fixed {
-            true => self.driver.allocate_fixed(queue.id, bytes.0),
-            false => self.driver.allocate(queue.id, bytes.0),
+        let ptr = if spec.fixed {
+            self.flags.set(super::Flags::FIXED);
+            self.driver.allocate_fixed(queue.id, bytes.0)
+        } else {
+            self.driver.allocate(queue.id, bytes.0)
         }?;
         if spec.cleared
             && let Err(error) = self.driver.fill(queue.id, ptr, spec.bytes, 0)

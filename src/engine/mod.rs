@@ -215,7 +215,9 @@ impl Engine {
         for index in FURTHER..QUEUES {
             if self.queues[index].set(Queue::new(id, index)).is_ok() {
                 self.flags.set(Flags::MULTI);
+                let state = lock(&self.state);
                 self.track();
+                drop(state);
                 return Ok(Some(index));
             }
         }
@@ -227,7 +229,8 @@ impl Engine {
         self.queue(index).id
     }
 
-    /// From now on every use is noted with its queue and number; those before are covered by each queue's base.
+    /// From now on every use is noted with its queue and number; those before are covered by each queue's base. Called
+    /// under the state lock: who finds the flag set finds the base too.
     fn track(&self) {
         if !self.flags.has(Flags::TRACK) {
             self.flags.set(Flags::TRACK);

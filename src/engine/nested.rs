@@ -42,6 +42,12 @@ impl Engine {
         is_blocking() && self.compute_queues().any(is_callers)
     }
 
+    /// Whether a copy from this device waits, behind what the buffer's word is closed for, for the calling thread, which waits
+    /// here for it.
+    pub(super) fn copy_waits_for_caller(&self, from: &Cell) -> bool {
+        is_blocking() && self.is_closed_by_caller(from)
+    }
+
     /// Whether anything waits for the calling thread, which waits here.
     pub(super) fn all_waits_for_caller(&self) -> bool {
         self.may_wait_for_caller() && self.is_behind_caller(&lock(&self.state), |_| true)

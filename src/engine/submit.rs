@@ -112,10 +112,13 @@ impl Engine {
     where
         U: Iterator<Item = (&'e Arc<Cell>, bool)> + Clone,
     {
-        if self.flags.has(Flags::LOST) {
-            return Err(Failure::Lost);
-        }
-        while uses.clone().any(|(cell, _)| cell.load().is_closed()) {
+        loop {
+            if self.flags.has(Flags::LOST) {
+                return Err(Failure::Lost);
+            }
+            if !uses.clone().any(|(cell, _)| cell.load().is_closed()) {
+                break;
+            }
             // A host operation decided earlier comes first; it may be waiting for this very launch to stand back.
             queue.end(*launch, |number| number);
             if uses.clone().any(|(cell, _)| self.is_closed_by_caller(cell)) {

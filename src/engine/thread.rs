@@ -82,7 +82,8 @@ impl Engine {
             return false;
         }
         if self.lost().is_some() {
-            return true;
+            // What still comes from another device comes to this one's memory.
+            return !self.has_crossings();
         }
         if self.is_quiet() {
             if !self.queues().any(Queue::has_fences) {

@@ -64,15 +64,17 @@ impl Waiter {
 }
 
 impl Engine {
-    /// Whether there is such a thread. On a computed clock there are none.
+    /// Whether there is such a thread: where memory is the device's own, since fixed memory is no pool's. On a computed clock
+    /// there are none.
     pub(super) fn has_waiter(&self) -> bool {
         let caps = self.driver.caps();
-        (!caps.stream_ordered || caps.drains) && !caps.computed_clock
+        (caps.spills || caps.drains || !caps.stream_ordered) && !caps.computed_clock
     }
 
     /// Whether a lane is that thread's.
     fn is_waiters(&self, lane: usize) -> bool {
-        self.has_waiter() && (lane == DRAIN || lane == RELEASE && !self.driver.caps().stream_ordered)
+        let may_free_wait = || !self.driver.caps().stream_ordered || self.flags.has(Flags::FIXED);
+        self.has_waiter() && (lane == DRAIN || lane == RELEASE && may_free_wait())
     }
 
     /// That thread: does what is there to be done, has the device's own thread do what follows, rests.

@@ -101,15 +101,27 @@ impl Shared {
         Ok(())
     }
 
-    fn front(&self) -> Option<RequestId> {
-        lock(&self.state).entries.front().map(|entry| entry.request)
+    /// Whether the first launch is ready or has failed.
+    fn front_has_ended(&self) -> bool {
+        let state = lock(&self.state);
+        let front = state.entries.front();
+        front.is_some_and(|entry| {
+            self.device.engine().has_ended(entry.request) && !self.awaits_crossing(entry)
+        })
+    }
+
+    /// Whether a launch would stand, where it is queued, behind a copy from another device: whoever queues it does not wait
+    /// for that, and may be the device's own thread.
+    fn awaits_crossing(&self, entry: &Entry) -> bool {
+        self.device.engine().awaits_crossing(entry.uses.iter().map(Kept::cell))
     }
 
     /// The first launch, if it is ready or has failed.
     fn take_ended(&self) -> Option<(Entry, Result<()>)> {
         let engine = self.device.engine();
         let mut state = lock(&self.state);
-        let ended = engine.take_up(state.entries.front()?.request)?;
+        let front = state.entries.front().filter(|front| !self.awaits_crossing(front))?;
+        let ended = engine.take_up(front.request)?;
         let entry = state.begin()?;
         Some((entry, ended.map_err(|failure| Error::from_failure(&self.device, "push", failure))))
     }
@@ -136,7 +148,7 @@ impl Launcher for Shared {
     fn run_ready(&self) -> bool {
         let engine = self.device.engine();
         let mut any = false;
-        while self.front().is_some_and(|id| engine.has_ended(id)) {
+        while self.front_has_ended() {
             // Whoever has the turn looks again after giving it up.
             let Ok(turn) = self.turn.try_lock() else { break };
             while let Some((entry, prepared)) = self.take_ended() {

@@ -8,6 +8,7 @@
 mod astray;
 mod backend;
 mod backends;
+mod beside;
 mod calls;
 mod children;
 mod control;
@@ -95,6 +96,7 @@ fn checks(opened: Opened, chosen: &[String]) -> ExitCode {
     let alone = rig.other().is_none().then_some("there is one device");
     check_all(peers::CHECKS, alone);
     check_all(astray::CHECKS, alone);
+    check_all(beside::CHECKS, alone);
     check_all(dropped::CHECKS, control.is_none().then_some("it does not begin what is queued when it goes"));
     check_all(rows::CHECKS, (!kernels).then_some("it runs no kernels whose bodies are closures"));
     check_all(program::CHECKS, (!kernels).then_some("it runs no kernels whose bodies are closures"));

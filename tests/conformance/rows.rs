@@ -1,7 +1,11 @@
 //! What broke elsewhere and only real queues show: programs whose kernels are late, on every backend.
 
 use crate::backend::{BUSY, Check, Rig, until};
-use std::time::{Duration, Instant};
+use futures::future::FutureExt;
+use std::{
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
 use tack_residency::{
     Buffer, Device, ErrorKind, Queue, Use,
     driver::{DriverMemory, HostKind, QueueRole},
@@ -17,6 +21,7 @@ pub const CHECKS: &[Check] = &[
     ("an export whose foreign work still writes at its end", foreign_writer),
     ("room whose frees are pending on another queue", pending_frees),
     ("a slow queue and the frees of others", slow_queue),
+    ("fixed memory given back beside a kernel", fixed_given_back),
     ("memory as the driver tells it", told),
     ("a refused allocation takes nothing", refused),
     ("a kernel's body that lets go of what is in the way", body_lets_go),
@@ -275,6 +280,28 @@ fn slow_queue(rig: &Rig) -> String {
     assert!(freed < ended, "the free waited for the other queue");
     end(device);
     format!("freed after {freed:.1?}, the other queue ran {ended:.1?}")
+}
+
+/// Fixed memory is no pool's: where there are pools too, its release waits for the whole device.
+fn fixed_given_back(rig: &Rig) -> String {
+    let (device, _) = open(rig, 4);
+    let [used, other] = [9, 5].map(|number| array(rig, &device, number));
+    drop(device.alloc(bytes(rig)).fixed().wait().expect("room"));
+    device.idle().wait().expect("not lost");
+    late(rig, &device, &device.queue(), [Use::read_write(&used), Use::read(&other)], 0);
+    let driver = device.driver();
+    let fence = driver.record(device.queue().id()).expect("a fence");
+    let is_over = || driver.is_passed(fence).expect("not lost");
+    let mut room = device.make_room(bytes(rig)).boxed();
+    let _ = room.poll_unpin(&mut Context::from_waker(Waker::noop()));
+    assert!(!is_over(), "who made room waited for the kernel");
+    is(rig, "what the kernel does not write", &other, 5);
+    assert!(!is_over(), "who read waited for the kernel");
+    room.now_or_never();
+    until("the kernel is over", is_over);
+    driver.retire(fence);
+    end(device);
+    String::new()
 }
 
 fn told(rig: &Rig) -> String {
