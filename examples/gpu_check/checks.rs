@@ -3,7 +3,7 @@
 use crate::{
     astray,
     backend::{Check, Rig},
-    calls, dropped, graph,
+    calls, dropped, exports, graph,
     job::Job,
     order, peers, program_checks, rows,
     subject::Opened,
@@ -21,13 +21,14 @@ pub fn jobs(opened: &mut Opened) -> Vec<Job> {
     let is_sim = driver.as_any().is::<Sim>();
     drop(driver);
     let alone = rig.other().is_none().then_some("there is one device");
-    let lists: [(&[Check], Option<&'static str>); 8] = [
+    let lists: [(&[Check], Option<&'static str>); 9] = [
         (calls::CHECKS, None),
         (order::CHECKS, None),
         (transfers::CHECKS, None),
         (peers::CHECKS, alone),
         (astray::CHECKS, alone),
         (dropped::CHECKS, is_sim.then_some("it does not begin what is queued when it goes")),
+        (exports::CHECKS, None),
         (rows::CHECKS, (!closures).then_some("it runs no kernels whose bodies are closures")),
         (program_checks::CHECKS, None),
     ];

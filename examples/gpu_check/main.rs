@@ -19,6 +19,8 @@ mod content;
 mod cuda;
 #[path = "../../tests/conformance/dropped.rs"]
 mod dropped;
+#[path = "../../tests/conformance/exports.rs"]
+mod exports;
 mod figures;
 #[cfg(test)]
 #[path = "../../tests/common/full.rs"]

@@ -348,14 +348,15 @@ impl Engine {
         any
     }
 
-    /// Whether one of these buffers is being copied to from another device, which may take as long as what that has to do
-    /// first.
-    pub fn awaits_crossing<'c>(&self, mut cells: impl Iterator<Item = &'c Arc<Cell>>) -> bool {
-        if !self.has_crossings() || self.flags.has(Flags::LOST) {
+    /// Whether one of these buffers is being copied to from another device, or kept until what others queued is done: that
+    /// may take any time.
+    pub fn awaits_others<'c>(&self, mut cells: impl Iterator<Item = &'c Arc<Cell>>) -> bool {
+        if self.flags.has(Flags::LOST) || !(self.has_crossings() || self.has_drains()) {
             return false;
         }
-        let crossings = lock(&self.crossings);
-        cells.any(|cell| crossings.iter().any(|crossing| crossing.slot == cell.slot()))
+        let mut slots = lock(&self.state).draining.clone();
+        slots.extend(lock(&self.crossings).iter().map(|crossing| crossing.slot));
+        cells.any(|cell| slots.contains(&cell.slot()))
     }
 
     /// Whether copies from other devices are under way.

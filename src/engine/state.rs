@@ -104,6 +104,8 @@ pub struct State {
     pub(super) deferred: VecDeque<(Slot, Arc<HostOp>)>,
     /// Buffers with operations in lanes, and how many: the next one of each waits for them, since lanes know no order.
     pub(super) in_lane: BTreeMap<Slot, u32>,
+    /// Buffers that are kept until the device has been drained, once for each time.
+    pub(super) draining: Vec<Slot>,
     pub(super) deadlines: BTreeMap<RequestId, Duration>,
     /// What is rung when.
     pub(super) alarms: BTreeMap<(Duration, u64), Arc<Event>>,
@@ -144,6 +146,7 @@ impl State {
             settling: VecDeque::new(),
             deferred: VecDeque::new(),
             in_lane: BTreeMap::new(),
+            draining: Vec::new(),
             deadlines: BTreeMap::new(),
             alarms: BTreeMap::new(),
             stalled: None,

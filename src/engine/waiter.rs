@@ -6,7 +6,7 @@ use super::{
     Cell, Engine, Flags, RELEASE,
     jobs::Job,
     queue::OWN,
-    sync::{Condvar, Mutex, lock},
+    sync::{Condvar, Mutex, Ordering, lock},
 };
 use crate::{driver::DriverErrorKind, residency::Slot};
 use std::sync::{Arc, PoisonError};
@@ -108,6 +108,8 @@ impl Engine {
         if state.lost.is_none() {
             state.core.begin_op(slot);
             state.enter_lane(slot);
+            state.draining.push(slot);
+            self.drains.fetch_add(1, Ordering::SeqCst);
             self.push(DRAIN, Job::Drain { slot });
         }
     }
@@ -129,5 +131,14 @@ impl Engine {
         let mut state = lock(&self.state);
         state.leave_lane(slot);
         state.core.end_op(slot, true);
+        if let Some(at) = state.draining.iter().position(|&other| other == slot) {
+            state.draining.swap_remove(at);
+            self.drains.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether buffers are kept until the device has been drained.
+    pub(super) fn has_drains(&self) -> bool {
+        self.drains.load(Ordering::SeqCst) > 0
     }
 }

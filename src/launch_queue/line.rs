@@ -105,22 +105,20 @@ impl Shared {
     fn front_has_ended(&self) -> bool {
         let state = lock(&self.state);
         let front = state.entries.front();
-        front.is_some_and(|entry| {
-            self.device.engine().has_ended(entry.request) && !self.awaits_crossing(entry)
-        })
+        front.is_some_and(|entry| self.device.engine().has_ended(entry.request) && !self.awaits_others(entry))
     }
 
-    /// Whether a launch would stand, where it is queued, behind a copy from another device: whoever queues it does not wait
+    /// Whether a launch would stand, where it is queued, behind others' use of a buffer: whoever queues it does not wait
     /// for that, and may be the device's own thread.
-    fn awaits_crossing(&self, entry: &Entry) -> bool {
-        self.device.engine().awaits_crossing(entry.uses.iter().map(Kept::cell))
+    fn awaits_others(&self, entry: &Entry) -> bool {
+        self.device.engine().awaits_others(entry.uses.iter().map(Kept::cell))
     }
 
     /// The first launch, if it is ready or has failed.
     fn take_ended(&self) -> Option<(Entry, Result<()>)> {
         let engine = self.device.engine();
         let mut state = lock(&self.state);
-        let front = state.entries.front().filter(|front| !self.awaits_crossing(front))?;
+        let front = state.entries.front().filter(|front| !self.awaits_others(front))?;
         let ended = engine.take_up(front.request)?;
         let entry = state.begin()?;
         Some((entry, ended.map_err(|failure| Error::from_failure(&self.device, "push", failure))))

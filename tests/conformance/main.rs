@@ -15,6 +15,7 @@ mod control;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod dropped;
+mod exports;
 #[cfg(feature = "hip")]
 mod hip;
 mod host_kernels;
@@ -98,6 +99,7 @@ fn checks(opened: Opened, chosen: &[String]) -> ExitCode {
     check_all(astray::CHECKS, alone);
     check_all(beside::CHECKS, alone);
     check_all(dropped::CHECKS, control.is_none().then_some("it does not begin what is queued when it goes"));
+    check_all(exports::CHECKS, None);
     check_all(rows::CHECKS, (!kernels).then_some("it runs no kernels whose bodies are closures"));
     check_all(program::CHECKS, (!kernels).then_some("it runs no kernels whose bodies are closures"));
     drop(rig);

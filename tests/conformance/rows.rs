@@ -8,7 +8,7 @@ use std::{
 };
 use tack_residency::{
     Buffer, Device, ErrorKind, Queue, Use,
-    driver::{DriverMemory, HostKind, QueueRole},
+    driver::{DriverMemory, HostKind},
 };
 
 pub const CHECKS: &[Check] = &[
@@ -17,8 +17,6 @@ pub const CHECKS: &[Check] = &[
     ("a restore where an old kernel still reads", reused_target),
     ("a write behind the first of two late readers", both_readers),
     ("a lost device ends every wait as lost", lost),
-    ("an export stays, and is named", exported),
-    ("an export whose foreign work still writes at its end", foreign_writer),
     ("room whose frees are pending on another queue", pending_frees),
     ("a slow queue and the frees of others", slow_queue),
     ("fixed memory given back beside a kernel", fixed_given_back),
@@ -30,18 +28,18 @@ pub const CHECKS: &[Check] = &[
 ];
 
 /// A device with room for so many arrays, and a second queue.
-fn open(rig: &Rig, arrays: u64) -> (Device, Queue) {
+pub fn open(rig: &Rig, arrays: u64) -> (Device, Queue) {
     let device = rig.device(Device::options().budget(arrays * bytes(rig)));
     let second = device.add_queue().expect("a queue");
     (device, second)
 }
 
-fn bytes(rig: &Rig) -> u64 {
+pub fn bytes(rig: &Rig) -> u64 {
     rig.array_bytes()
 }
 
 /// An array of numbers that are all this.
-fn array(rig: &Rig, device: &Device, number: u32) -> Buffer {
+pub fn array(rig: &Rig, device: &Device, number: u32) -> Buffer {
     let buffer = device.alloc(bytes(rig)).tag(format!("array {number}")).wait().expect("room");
     buffer.write(numbers(rig, number)).wait().expect("written");
     buffer
@@ -61,12 +59,12 @@ fn late(rig: &Rig, device: &Device, queue: &Queue, uses: [Use<'_>; 2], index: us
     work.expect("queued");
 }
 
-fn is(rig: &Rig, what: &str, buffer: &Buffer, number: u32) {
+pub fn is(rig: &Rig, what: &str, buffer: &Buffer, number: u32) {
     let found = buffer.read().wait().expect("read");
     assert!(found == numbers(rig, number), "{what}: {:?} instead of {number}", &found[..8]);
 }
 
-fn end(device: Device) {
+pub fn end(device: Device) {
     device.idle().wait().expect("not lost");
     device.check().expect("the books balance");
 }
@@ -192,56 +190,6 @@ fn lost(rig: &Rig) -> String {
     is(rig, "a host copy", &kept, 1);
     device.check().expect("the books balance");
     String::new()
-}
-
-fn exported(rig: &Rig) -> String {
-    let (device, _second) = open(rig, 2);
-    let buffer = array(rig, &device, 1);
-    let export = buffer.export().wait().expect("resident");
-    let ptr = export.ptr();
-    let others: Vec<Buffer> = (2..6).map(|number| array(rig, &device, number)).collect();
-    assert_eq!(
-        (buffer.spill().wait().expect("it stays"), buffer.is_spilled(), export.ptr()),
-        (0, false, ptr)
-    );
-    let error = device.alloc(2 * bytes(rig)).wait().expect_err("there is room for one");
-    assert_eq!(error.kind(), ErrorKind::Blocked, "{error}");
-    assert!(error.to_string().contains("array 1"), "{error}");
-    drop(export);
-    drop(device.alloc(2 * bytes(rig)).wait().expect("it may go now"));
-    is(rig, "the exported one", &buffer, 1);
-    drop(others);
-    end(device);
-    String::new()
-}
-
-fn foreign_writer(rig: &Rig) -> String {
-    let (device, second) = open(rig, 2);
-    let driver = device.driver();
-    // A stream that the device knows nothing of, where it is drained at the end of an export of which nobody says more.
-    let stranger = driver.create_queue(QueueRole::Compute).expect("a stream");
-    let drained = driver.caps().drains.then_some((stranger, None));
-    let known = [(second.id(), None), (second.id(), Some(&second))];
-    for (stream, told) in known.into_iter().chain(drained) {
-        let [spilled, read] = [1, 2].map(|number| array(rig, &device, number));
-        for buffer in [&spilled, &read] {
-            let export = buffer.export().wait().expect("resident");
-            // The pointer is good behind what is queued on the device's own queue.
-            let fence = driver.record(device.queue().id()).expect("a fence");
-            driver.wait(stream, fence).expect("a wait");
-            rig.spin(&**driver, stream, BUSY);
-            driver.fill(stream, export.ptr(), bytes(rig), 7).expect("a foreign write");
-            match told {
-                Some(queue) => export.end_after(queue).expect("its queue"),
-                None => drop(export),
-            }
-        }
-        is(rig, "what was read", &read, 0x0707_0707);
-        assert_eq!(spilled.spill().wait().expect("spilled"), bytes(rig));
-        is(rig, "what was spilled", &spilled, 0x0707_0707);
-    }
-    end(device);
-    if drained.is_some() { String::new() } else { "no wait for streams of others".to_owned() }
 }
 
 fn pending_frees(rig: &Rig) -> String {

@@ -158,10 +158,11 @@ pub(super) fn library() -> Result<&'static Library> {
         let mut names = ["cuda", "nvcuda"].map(cudarc::get_lib_name_candidates).concat();
         names.sort();
         names.dedup();
+        let usual = names.iter().find(|name| name.ends_with(".so.1")).or(names.first());
         let message = format!(
             "no CUDA driver library was found by the name {} or {} like it; is NVIDIA's driver installed, and its \
              folder in the loader's path (LD_LIBRARY_PATH)?",
-            cudarc::get_lib_name_candidates("cuda").first().map_or("cuda", String::as_str),
+            usual.map_or("cuda", String::as_str),
             names.len().saturating_sub(1)
         );
         return Err(DriverError::new(DriverErrorKind::Unavailable, "dlopen", 0, message));
