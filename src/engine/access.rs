@@ -241,6 +241,8 @@ impl Engine {
                 state.deferred.push_back((slot, op));
             } else if cell.load().phase() != Phase::Spilled {
                 self.enter(state, slot, &cell, &op);
+                // Who waits for it may be queueing a launch that it waits for from now on.
+                state.ringing.push(op.event.clone());
                 any = true;
             } else if state.core.is_coming_for_sure(slot) {
                 state.deferred.push_back((slot, op));

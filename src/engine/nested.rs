@@ -5,7 +5,7 @@ use super::{
     Cell, Engine, Flags, block::is_blocking, host_op::HostOp, jobs::Job, queue::Queue, state::State,
     sync::lock,
 };
-use crate::residency::{Ask, Failure, Outcome, RequestId};
+use crate::residency::{Failure, Outcome, RequestId};
 use std::sync::Arc;
 
 /// What is wrong with such a wait.
@@ -74,10 +74,9 @@ impl Engine {
         }
         let state = lock(&self.state);
         let Some(request) = state.core.request(id) else { return false };
-        let Ask::Uses(wants) = &request.ask else { return false };
         let is_queued = matches!(request.outcome, Outcome::Queued);
         self.is_behind_caller(&state, |job| match job {
-            Job::Host { slot, .. } => is_queued && wants.iter().any(|want| want.slot == *slot),
+            Job::Host { slot, .. } => is_queued && state.core.is_behind_op(id, *slot),
             Job::CopyIn { slot, .. } => {
                 state.core.record(*slot).is_some_and(|record| record.waiters.contains(&id))
             }

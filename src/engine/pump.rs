@@ -27,7 +27,11 @@ impl Engine {
     pub(super) fn push_settled(&self, state: &mut State, cell: &Arc<Cell>, lane: usize, job: Job) {
         self.track();
         if cell.load().pins() > 0 {
-            let begun = self.compute_queues().map(|queue| (queue.index, queue.begun())).collect();
+            let begun: Vec<_> = self.compute_queues().map(|queue| (queue.index, queue.begun())).collect();
+            if !self.is_settled(&begun) {
+                // Whoever queues one of them may be waiting for this, and finds that now.
+                state.ring_all();
+            }
             state.settling.push_back(Settling { begun, lane, job });
             self.flags.set(Flags::SETTLE);
         } else {

@@ -1,6 +1,6 @@
 //! What is known of one buffer beside its word. Changed under the engine's lock only.
 
-use super::{Bytes, RequestId, thrash::Trips};
+use super::{Bytes, Phase, RequestId, WordCell, thrash::Trips};
 
 /// Where a buffer stands with the search for victims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,5 +131,13 @@ impl<C> Record<C> {
             departed: false,
             settled: false,
         }
+    }
+}
+
+impl<C: WordCell> Record<C> {
+    /// Whether it is on the device, and may leave that as far as it itself goes.
+    pub(super) fn moves(&self) -> bool {
+        let is_here = self.present && self.cell.load().phase() != Phase::Spilled;
+        is_here && !self.fixed && !self.foreign && self.bytes > Bytes::ZERO
     }
 }

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 pub(super) enum Admit {
     Yes,
+    /// An operation on a buffer comes first, whatever room there is.
+    Busy,
     NotYet,
     Never(Failure),
 }
@@ -53,7 +55,7 @@ impl<C: WordCell + Clone> Core<C> {
                     self.ask_hook_of(id);
                     return true;
                 }
-                Admit::NotYet => return false,
+                Admit::Busy | Admit::NotYet => return false,
             }
         }
         false
@@ -127,7 +129,10 @@ impl<C: WordCell + Clone> Core<C> {
             // A launch taken ahead of time finds a victim gone, as it would in its turn. No one takes a victim back whose
             // room is counted on: the books have some to give for what launches have dropped and still wait for.
             let is_counted_on = || want.kept || self.kept_beside_books() > Bytes::ZERO;
-            if is_hosted || (record.claimed.is_some() && is_counted_on()) {
+            if is_hosted {
+                return Admit::Busy;
+            }
+            if record.claimed.is_some() && is_counted_on() {
                 return Admit::NotYet;
             }
             if !record.present {
@@ -215,24 +220,24 @@ impl<C: WordCell + Clone> Core<C> {
         true
     }
 
-    fn admit_spill(&mut self, id: RequestId, slots: &[Slot]) -> Admit {
-        let moves = |record: &Record<C>| {
-            let is_here = record.present && record.cell.load().phase() != Phase::Spilled;
-            is_here && !record.fixed && !record.foreign && record.bytes > Bytes::ZERO
-        };
-        // The host uses it, or others may still: that ends by itself.
+    /// Whether a spill waits for an operation: the host uses the buffer, or others may still. That ends by itself.
+    pub(super) fn is_spill_behind_op(&self, slot: Slot) -> bool {
         let is_busy = |record: &Record<C>| {
             let word = record.cell.load();
-            record.ops > 0 && moves(record) && word.pins() == 0 && !word.is_exported()
+            record.ops > 0 && record.moves() && word.pins() == 0 && !word.is_exported()
         };
-        if self.spills && slots.iter().any(|&slot| self.records.get(slot).is_some_and(is_busy)) {
-            return Admit::NotYet;
+        self.spills && self.records.get(slot).is_some_and(is_busy)
+    }
+
+    fn admit_spill(&mut self, id: RequestId, slots: &[Slot]) -> Admit {
+        if slots.iter().any(|&slot| self.is_spill_behind_op(slot)) {
+            return Admit::Busy;
         }
         let mut waits = 0usize;
         for &slot in slots {
             let Some(record) = self.records.get_mut(slot) else { continue };
             let closed = self.spills
-                && moves(record)
+                && record.moves()
                 && record.ops == 0
                 && record
                     .cell

@@ -1,6 +1,6 @@
-//! Who waits for pins alone.
+//! Who waits for pins alone, and who for operations.
 
-use super::{Bytes, Core, Outcome, Record, RequestId, WordCell};
+use super::{Ask, Bytes, Core, Outcome, Record, RequestId, Slot, WordCell};
 
 impl<C: WordCell + Clone> Core<C> {
     /// The request that waits for pins alone, with nothing on its way.
@@ -23,6 +23,17 @@ impl<C: WordCell + Clone> Core<C> {
         self.requests.queue.iter().copied().find(|&id| {
             let request = self.requests.get(id);
             request.is_some_and(|request| matches!(request.outcome, Outcome::Queued) && !request.is_note())
+        })
+    }
+
+    /// Whether a request is not admitted before an operation on a buffer has ended: it, or one ahead of it, is for that.
+    pub fn is_behind_op(&self, id: RequestId, slot: Slot) -> bool {
+        let Some(at) = self.requests.queue.iter().position(|&other| other == id) else { return false };
+        let ahead = self.requests.queue.iter().take(at.saturating_add(1));
+        ahead.filter_map(|&id| self.requests.get(id)).any(|request| match &request.ask {
+            _ if !matches!(request.outcome, Outcome::Queued) => false,
+            Ask::Spill(slots) => slots.contains(&slot) && self.is_spill_behind_op(slot),
+            _ => request.slots().any(|its| its == slot),
         })
     }
 }

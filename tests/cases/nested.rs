@@ -1,6 +1,6 @@
 //! Calls within the closure of a launch, and what never ends there.
 
-use crate::bench::{Bench, CLOCKS, UNIT, finish, pattern, poll_once, watched};
+use crate::bench::{Bench, CLOCKS, UNIT, assert_bytes, finish, pattern, poll_once, watched};
 use tack_residency::{ErrorKind, Result, Use, driver::sim::Clock};
 
 /// On one compute queue and on more, on both clocks; with a buffer that the launch writes, and one that it does not use.
@@ -98,4 +98,79 @@ fn a_wait_for_a_queue_of_launches_within_one_that_they_come_behind_never_ended()
             bench.check();
         });
     }
+}
+
+#[test]
+fn a_read_within_a_launch_of_what_was_handed_out_until_then_never_ended() {
+    for further in [false, true] {
+        watched(move || {
+            let bench = Bench::tight(Clock::Real, 2);
+            if further {
+                bench.device.add_queue().expect("a queue");
+            }
+            let a = bench.buffer(1);
+            let export = finish(a.export()).expect("exported");
+            let launch = finish(bench.device.prepare([Use::read(&a)])).expect("resident");
+            let work = launch.submit(|_| {
+                drop(export);
+                assert!(is_misuse(a.read().wait()));
+                Ok::<(), tack_residency::Error>(())
+            });
+            work.expect("queued");
+            assert_bytes("read", &a, &pattern(1));
+            bench.check();
+        });
+    }
+}
+
+#[test]
+fn a_spill_within_a_launch_that_a_read_of_the_buffer_was_behind_never_ended() {
+    for clock in CLOCKS {
+        for all in [false, true] {
+            watched(move || {
+                let bench = Bench::tight(clock, 3);
+                let (device, a, b) = (&bench.device, bench.buffer(1), bench.buffer(2));
+                let launch = finish(device.prepare([Use::read(&a)])).expect("resident");
+                let other = finish(device.prepare([Use::read(&b)])).expect("resident");
+                let mut read = Box::pin(b.read());
+                let work = launch.submit(|_| {
+                    assert!(
+                        poll_once(read.as_mut()).is_pending(),
+                        "behind this launch, as the other may use it"
+                    );
+                    drop(other);
+                    let spilled = if all { device.spill_all().wait() } else { b.spill().wait() };
+                    assert!(is_misuse(spilled));
+                    Ok::<(), tack_residency::Error>(())
+                });
+                work.expect("queued");
+                assert!(finish(read).expect("read") == pattern(2));
+                assert_eq!(finish(b.spill()).expect("spilled"), UNIT);
+                bench.check();
+            });
+        }
+    }
+}
+
+#[test]
+fn a_request_within_a_launch_stood_behind_a_spill_that_waited_for_the_launch() {
+    watched(|| {
+        let bench = Bench::tight(Clock::Real, 3);
+        let (device, a, b) = (&bench.device, bench.buffer(1), bench.buffer(2));
+        let launch = finish(device.prepare([Use::read(&a)])).expect("resident");
+        let other = finish(device.prepare([Use::read(&b)])).expect("resident");
+        let (mut read, mut spill) = (Box::pin(b.read()), Box::pin(b.spill()));
+        let work = launch.submit(|_| {
+            assert!(poll_once(read.as_mut()).is_pending());
+            drop(other);
+            assert!(poll_once(spill.as_mut()).is_pending(), "behind the read");
+            assert!(is_misuse(device.alloc(UNIT).wait()));
+            Ok::<(), tack_residency::Error>(())
+        });
+        work.expect("queued");
+        assert!(finish(read).expect("read") == pattern(2));
+        assert_eq!(finish(spill).expect("spilled"), UNIT);
+        finish(device.alloc(UNIT)).map(drop).expect("room");
+        bench.check();
+    });
 }
