@@ -35,8 +35,8 @@ pub enum Job {
     Allocate(Grant),
     /// Have the driver give up what it keeps.
     Trim,
-    /// Wait for all that anyone has queued, since a buffer's last use may be among it.
-    Drain { slot: Slot },
+    /// Wait for all that anyone has queued, since the last uses of buffers may be among it.
+    Drain,
     /// Free what no one uses any more.
     Free { ptr: DevicePtr, bytes: Bytes },
     /// Free in the compute queue's order.
@@ -54,7 +54,7 @@ impl Job {
             Job::CopyOut { slot, token, .. } => core.copy_out_refused(slot, token, Failure::Lost),
             Job::Hurry(copy) => copy.lost(core),
             Job::Land(landing) => landing.lost(core),
-            Job::CopyOn | Job::CopyInOn => {}
+            Job::CopyOn | Job::CopyInOn | Job::Drain => {}
             Job::CopyIn { slot, lent, .. } => {
                 core.copy_in_refused(slot, Failure::Lost);
                 if lent {
@@ -64,7 +64,6 @@ impl Job {
             Job::Allocate(grant) => core.refused(grant, Failure::Lost),
             Job::Trim => core.trimmed(),
             Job::Free { bytes, .. } | Job::FreeInOrder { bytes, .. } => core.left(bytes),
-            Job::Drain { slot } => core.end_op(slot, false),
             Job::Host { slot, op, .. } => {
                 op.fail(Failure::Lost, ringing);
                 core.end_op(slot, false);
@@ -206,7 +205,7 @@ impl Engine {
                     Err(error) => self.free_refused(error, bytes, job),
                 }
             }
-            Job::Drain { slot } => self.drain(slot),
+            Job::Drain => self.drain(),
             Job::HostCopy { slot, cell, op } => self.run_in_host_copy(slot, &cell, &op),
             Job::Host { slot, cell, op, lane, pinned } => self.run_host(slot, &cell, &op, lane, pinned),
         }

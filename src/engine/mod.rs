@@ -135,7 +135,7 @@ pub struct Engine {
     launchers_left: AtomicBool,
     closing: AtomicBool,
     is_being_closed: Mutex<()>,
-    waiter: waiter::Waiter,
+    waiters: [waiter::Waiter; waiter::WAITERS.len()],
     /// Jobs were left to the device's own thread, by one that may not call the driver or does nothing but wait.
     jobs_left: AtomicBool,
     /// The driver refused a look at the device.
@@ -181,7 +181,7 @@ impl Engine {
             launchers_left: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             is_being_closed: Mutex::new(()),
-            waiter: waiter::Waiter::default(),
+            waiters: Default::default(),
             jobs_left: AtomicBool::new(false),
             look_again: AtomicBool::new(false),
             crossings: Mutex::new(Vec::new()),

@@ -133,7 +133,7 @@ impl World {
             thread::spawn(move || tend(&engine))
         };
         let mut threads = vec![spawn(Engine::tend)];
-        threads.extend((!stream_ordered).then(|| spawn(Engine::tend_waits)));
+        threads.extend((!stream_ordered).then(|| spawn(|engine| engine.tend_waits(super::RELEASE))));
         World { engine, owner, threads }
     }
 

@@ -106,6 +106,8 @@ pub struct State {
     pub(super) in_lane: BTreeMap<Slot, u32>,
     /// Buffers that are kept until the device has been drained, once for each time.
     pub(super) draining: Vec<Slot>,
+    /// A wait for the device is a job that has not begun: it is for all of these.
+    pub(super) drain_asked: bool,
     pub(super) deadlines: BTreeMap<RequestId, Duration>,
     /// What is rung when.
     pub(super) alarms: BTreeMap<(Duration, u64), Arc<Event>>,
@@ -147,6 +149,7 @@ impl State {
             deferred: VecDeque::new(),
             in_lane: BTreeMap::new(),
             draining: Vec::new(),
+            drain_asked: false,
             deadlines: BTreeMap::new(),
             alarms: BTreeMap::new(),
             stalled: None,
@@ -267,6 +270,10 @@ impl State {
         }
         for (slot, op) in std::mem::take(&mut self.deferred) {
             op.fail(crate::residency::Failure::Lost, &mut self.ringing);
+            self.core.end_op(slot, false);
+        }
+        for slot in std::mem::take(&mut self.draining) {
+            self.leave_lane(slot);
             self.core.end_op(slot, false);
         }
         for (_, job) in std::mem::take(&mut self.refused) {

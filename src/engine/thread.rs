@@ -1,9 +1,10 @@
-//! Who keeps an engine going: the device's own thread, where time is real, and the one that waits for it; and the end of all.
+//! Who keeps an engine going: the device's own thread, where time is real, and those that wait for it; and the end of all.
 
 use super::{
     Engine,
     queue::Queue,
     sync::{Ordering, lock},
+    waiter::{WAITERS, Waiter},
 };
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ impl Owner {
         if !owner.engine.driver.caps().computed_clock {
             owner.spawn("", Engine::tend)?;
         }
-        if owner.engine.has_waiter() {
-            owner.spawn(" waiter", Engine::tend_waits)?;
+        for lane in WAITERS.into_iter().filter(|&lane| owner.engine.waiter(lane).is_some()) {
+            owner.spawn(" waiter", move |engine| engine.tend_waits(lane))?;
         }
         Ok(owner)
     }
@@ -62,7 +63,7 @@ impl Engine {
                 self.driver.park(self.patience());
             }
         }
-        self.waiter.end();
+        self.waiters.iter().for_each(Waiter::end);
     }
 
     /// On a computed clock, where no thread does: moves time on until all is done that a closed device has left to do.

@@ -1,11 +1,12 @@
-//! What may wait for the whole device: frees where that is so, trims, and ends of exports. A thread of its own does it, and
+//! What may wait for the whole device: frees where that is so, trims, and ends of exports. Threads of their own do it, and
 //! nothing else, so that whoever drops, spills or makes room does not wait, and the device's own thread goes on learning of
-//! fences.
+//! fences. Ends of exports have one to themselves: others' work may take any time, and no free stands behind it.
 
 use super::{
     Cell, Engine, Flags, RELEASE,
     jobs::Job,
     queue::OWN,
+    state::State,
     sync::{Condvar, Mutex, Ordering, lock},
 };
 use crate::{driver::DriverErrorKind, residency::Slot};
@@ -16,7 +17,10 @@ pub(super) const DRAIN: usize = OWN;
 /// How many lanes there are.
 pub(super) const LANES: usize = OWN + 1;
 
-/// What that thread rests on.
+/// The lanes that have such a thread, where the device has need of it.
+pub(super) const WAITERS: [usize; 2] = [RELEASE, DRAIN];
+
+/// What such a thread rests on.
 #[derive(Debug, Default)]
 pub struct Waiter {
     news: Mutex<News>,
@@ -64,40 +68,41 @@ impl Waiter {
 }
 
 impl Engine {
-    /// Whether there is such a thread: where memory is the device's own, since fixed memory is no pool's. On a computed clock
-    /// there are none.
-    pub(super) fn has_waiter(&self) -> bool {
+    /// What the thread of a lane rests on, if it has one: that of frees where memory is the device's own, since fixed memory
+    /// is no pool's. On a computed clock there are none.
+    pub(super) fn waiter(&self, lane: usize) -> Option<&Waiter> {
         let caps = self.driver.caps();
-        (caps.spills || caps.drains || !caps.stream_ordered) && !caps.computed_clock
+        let has_one = match lane {
+            RELEASE => caps.spills || !caps.stream_ordered,
+            _ => caps.drains,
+        };
+        let at = WAITERS.iter().position(|&its| its == lane).filter(|_| has_one && !caps.computed_clock)?;
+        self.waiters.get(at)
     }
 
-    /// Whether a lane is that thread's.
-    fn is_waiters(&self, lane: usize) -> bool {
-        let may_free_wait = || !self.driver.caps().stream_ordered || self.flags.has(Flags::FIXED);
-        self.has_waiter() && (lane == DRAIN || lane == RELEASE && may_free_wait())
+    /// What the thread of a lane rests on, if what is in the lane now is left to it.
+    fn waiter_now(&self, lane: usize) -> Option<&Waiter> {
+        let may_wait = lane == DRAIN || !self.driver.caps().stream_ordered || self.flags.has(Flags::FIXED);
+        self.waiter(lane).filter(|_| may_wait)
     }
 
-    /// That thread: does what is there to be done, has the device's own thread do what follows, rests.
-    pub(super) fn tend_waits(&self) {
-        while self.waiter.wait() {
-            let mut any = false;
-            for lane in [RELEASE, DRAIN] {
-                any |= self.is_waiters(lane) && self.run_lane(lane);
-            }
-            if any {
+    /// The thread of a lane: does what is there to be done, has the device's own thread do what follows, rests.
+    pub(super) fn tend_waits(&self, lane: usize) {
+        while self.waiter(lane).is_some_and(Waiter::wait) {
+            if self.waiter_now(lane).is_some() && self.run_lane(lane) {
                 self.leave_jobs();
             }
         }
     }
 
-    /// Whether the jobs of a lane were left to that thread. On a device that is lost nothing waits, so that anyone may do
+    /// Whether the jobs of a lane were left to its thread. On a device that is lost nothing waits, so that anyone may do
     /// them.
     pub(super) fn leaves_to_waiter(&self, lane: usize) -> bool {
-        let is_left = self.is_waiters(lane) && !self.flags.has(Flags::LOST);
-        if is_left && !self.lanes[lane].is_empty() {
-            self.waiter.ring();
+        let waiter = self.waiter_now(lane).filter(|_| !self.flags.has(Flags::LOST));
+        if let Some(waiter) = waiter.filter(|_| !self.lanes[lane].is_empty()) {
+            waiter.ring();
         }
-        is_left
+        waiter.is_some()
     }
 
     /// Keeps everyone from a buffer until all that is queued on the device is done, on whatever stream. Its pointer was
@@ -110,31 +115,46 @@ impl Engine {
             state.enter_lane(slot);
             state.draining.push(slot);
             self.drains.fetch_add(1, Ordering::SeqCst);
-            self.push(DRAIN, Job::Drain { slot });
+            if !std::mem::replace(&mut state.drain_asked, true) {
+                self.push(DRAIN, Job::Drain);
+            }
         }
     }
 
-    /// Waits for the device. Refused, it is tried again.
-    pub(super) fn drain(&self, slot: Slot) {
-        let drained = self.driver.drain();
-        match drained {
+    /// Waits for the device, once for all buffers that are kept for that by now. Refused, it is tried again.
+    pub(super) fn drain(&self) {
+        let kept = {
+            let mut state = lock(&self.state);
+            state.drain_asked = false;
+            state.draining.clone()
+        };
+        match self.driver.drain() {
             Err(error) if error.kind != DriverErrorKind::Lost => {
                 tracing::warn!(target: "tack_residency", %error, "waiting for the device refused, tried again later");
                 let mut state = lock(&self.state);
-                if state.lost.is_none() {
-                    return state.refused.push((DRAIN, Job::Drain { slot }));
+                if state.lost.is_none() && !std::mem::replace(&mut state.drain_asked, true) {
+                    state.refused.push((DRAIN, Job::Drain));
                 }
+                return;
             }
+            // Whoever loses the device lets go of them.
             Err(error) => _ = self.failure(error),
-            Ok(()) => {}
+            Ok(()) => {
+                let mut state = lock(&self.state);
+                kept.into_iter().for_each(|slot| self.end_drain(&mut state, slot));
+            }
         }
-        let mut state = lock(&self.state);
+        // What comes next in the lane may take any time.
+        self.leave_jobs();
+    }
+
+    /// Lets others at a buffer again, unless that has been done. Called under the state lock.
+    fn end_drain(&self, state: &mut State, slot: Slot) {
+        let Some(at) = state.draining.iter().position(|&other| other == slot) else { return };
+        state.draining.swap_remove(at);
+        self.drains.fetch_sub(1, Ordering::SeqCst);
         state.leave_lane(slot);
         state.core.end_op(slot, true);
-        if let Some(at) = state.draining.iter().position(|&other| other == slot) {
-            state.draining.swap_remove(at);
-            self.drains.fetch_sub(1, Ordering::SeqCst);
-        }
     }
 
     /// Whether buffers are kept until the device has been drained.

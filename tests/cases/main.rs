@@ -7,6 +7,7 @@ mod bytes;
 mod calls;
 mod counts;
 mod deadlock;
+mod drains;
 mod nested;
 mod overlap;
 mod pressure;
