@@ -1,5 +1,6 @@
 //! The body over a library that does everything at once, and fails where a test says. One library a thread.
 
+mod dialect;
 mod fake;
 
 use super::{
@@ -10,7 +11,8 @@ use super::{
     CudaLike, Found, library,
     symbols::{PoolSymbols, Symbols},
 };
-use fake::{Fake, GIVEN_UP, LIBRARY, Library, NAMES, Numbers, OWN, POOLS, lookup};
+use dialect::{NAMES, Numbers, POOLS};
+use fake::{Fake, GIVEN_UP, LIBRARY, Library, OWN, lookup};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 fn open(pools: bool) -> Arc<CudaLike<Fake>> {

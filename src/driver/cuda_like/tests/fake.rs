@@ -1,15 +1,15 @@
 //! A vendor's library that does everything at once, and fails where a test says. One a thread.
 
-use super::super::{
+use super::{
     super::{
-        DriverErrorKind, Result,
-        symbols::{Handle, Symbol},
+        super::{
+            Result,
+            symbols::{Handle, Symbol},
+        },
+        PeerCopy, Vendor, library,
+        symbols::{NOT_READY, PoolProps, RELAXED},
     },
-    PeerCopy, Vendor,
-    library::{self, AllNames, CallNames, Dialect},
-    symbols::{
-        CaptureNames, DrainNames, HostNames, NOT_READY, Names, PoolNames, PoolProps, RELAXED, ShareNames,
-    },
+    dialect::Numbers,
 };
 use std::{
     cell::{Cell, RefCell},
@@ -307,79 +307,8 @@ extern "C" fn opening() -> c_int {
     unreachable!("it needs no opening")
 }
 
-const CALLS: CallNames = CallNames {
-    init: "opening",
-    driver_version: "opening",
-    device_count: "opening",
-    device_name: "opening",
-    device_total: "opening",
-    device_attribute: "opening",
-};
-
-pub(super) const NAMES: Names = Names {
-    stream_create: "stream_create",
-    stream_destroy: "stream_destroy",
-    stream_synchronize: "stream_synchronize",
-    stream_wait: "stream_wait",
-    event_create: "event_create",
-    event_destroy: "event_destroy",
-    event_record: "event_record",
-    event_query: "event_query",
-    allocate: "allocate",
-    free: "free",
-    allocate_host: "allocate_host",
-    free_host: "free_host",
-    copy_out: "copy_out",
-    copy_in: "copy_in",
-    copy: "copy",
-    fill: "fill",
-    memory_info: "memory_info",
-};
-
-pub(super) const POOLS: PoolNames = PoolNames {
-    create: "pool_create",
-    destroy: "pool_destroy",
-    set: "pool_set",
-    get: "pool_get",
-    trim: "pool_trim",
-    allocate: "pool_allocate",
-    free: "pool_free",
-};
-
 #[derive(Debug)]
 pub(super) struct Fake(pub(super) library::Library<Numbers>);
-
-/// Says a code's number and nothing else.
-#[derive(Debug)]
-pub(super) struct Numbers;
-
-impl Dialect for Numbers {
-    const API: &'static str = "fake";
-    const DEVICE: &'static str = "a fake device";
-    const ADVICE: &'static str = "";
-    const CAPABILITY: [c_int; 2] = [0, 1];
-    const NAMES: AllNames = AllNames {
-        calls: CALLS,
-        symbols: NAMES,
-        host: HostNames { launch_host: "launch_host" },
-        share: ShareNames { memory_handle: "memory_handle" },
-        capture: CaptureNames { exchange_mode: "exchange_mode" },
-        drain: DrainNames { synchronize: "drain" },
-    };
-
-    fn kind(code: c_int) -> DriverErrorKind {
-        match code {
-            2 => DriverErrorKind::OutOfMemory,
-            700 => DriverErrorKind::Lost,
-            201 | 400 => DriverErrorKind::Invalid,
-            _ => DriverErrorKind::Refused,
-        }
-    }
-
-    fn known(&self, _: c_int) -> Option<(String, String)> {
-        None
-    }
-}
 
 impl Vendor for Fake {
     type Dialect = Numbers;
