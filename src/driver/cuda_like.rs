@@ -76,7 +76,7 @@ impl<V: Vendor> CudaLike<V> {
             max_allocation: Some(found.total_bytes).filter(|&bytes| bytes > 0),
             overcommits: false,
             computed_clock: false,
-            drains: context.vendor.library().drain_calls.is_some(),
+            drains: context.vendor.library().extras.synchronize.is_some(),
             pageable_copies_wait: true,
         };
         Ok(Arc::new(CudaLike {

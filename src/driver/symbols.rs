@@ -38,26 +38,88 @@ pub fn missing(name: &'static str) -> DriverError {
     DriverError::new(DriverErrorKind::Unavailable, name, 0, message)
 }
 
-/// A table of symbols, and one of their names. A call gives a result code where nothing else is said.
+/// A call by its name, if the library has it.
+///
+/// # Safety
+///
+/// `F` is a function's address, and what `lookup` finds by the name is that function, and stays loaded.
+pub unsafe fn find<F: Copy>(name: &'static str, lookup: Lookup<'_>) -> Option<Symbol<F>> {
+    const { assert!(size_of::<F>() == size_of::<Handle>()) };
+    let address = lookup(name).filter(|&found| found != Handle::NULL)?;
+    // SAFETY: both are addresses, of one size, and the caller vouches for the type.
+    let call = unsafe { std::mem::transmute_copy(&address) };
+    Some(Symbol { name, call })
+}
+
+/// A table of symbols, and one of their names; `optional` where each may be missing by itself. A call gives a result code
+/// where nothing else is said.
 macro_rules! symbols {
     (@result) => { c_int };
     (@result $result:ty) => { $result };
+    (@symbol ($($arg:ty),*) $($result:ty)?) => {
+        $crate::driver::symbols::Symbol<
+            unsafe extern "C" fn($($arg),*) -> $crate::driver::symbols::symbols!(@result $($result)?)
+        >
+    };
+    (@names $vis:vis $names:ident {
+        $($field:ident($($arg:ty),*) $(-> $result:ty)?;)*
+    }) => {
+        /// What a vendor calls them.
+        #[derive(Clone, Copy, Debug)]
+        $vis struct $names {
+            $($vis $field: &'static str,)*
+        }
+
+        #[cfg(test)]
+        impl $names {
+            /// Each name with the widths in bytes of what the call gives and takes.
+            #[allow(dead_code, reason = "not every vendor's headers can be had")]
+            $vis fn widths(&self) -> Vec<(&'static str, Vec<usize>)> {
+                vec![$((
+                    self.$field,
+                    vec![
+                        size_of::<$crate::driver::symbols::symbols!(@result $($result)?)>(),
+                        $(size_of::<$arg>(),)*
+                    ],
+                ),)*]
+            }
+        }
+    };
+    ($(#[$doc:meta])* optional $vis:vis $table:ident, $names:ident {
+        $($field:ident($($arg:ty),*) $(-> $result:ty)?;)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $vis struct $table {
+            $($vis $field: Option<$crate::driver::symbols::symbols!(@symbol ($($arg),*) $($result)?)>,)*
+        }
+
+        $crate::driver::symbols::symbols!(@names $vis $names { $($field($($arg),*) $(-> $result)?;)* });
+
+        impl $table {
+            /// Finds those that are there.
+            ///
+            /// # Safety
+            ///
+            /// What `lookup` finds by a name is the function that the vendor documents by it, and stays loaded.
+            $vis unsafe fn find(names: &$names, lookup: $crate::driver::symbols::Lookup<'_>) -> $table {
+                $table {
+                    // SAFETY: the caller vouches for it.
+                    $($field: unsafe { $crate::driver::symbols::find(names.$field, lookup) },)*
+                }
+            }
+        }
+    };
     ($(#[$doc:meta])* $vis:vis $table:ident, $names:ident {
         $($field:ident($($arg:ty),*) $(-> $result:ty)?;)*
     }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug)]
         $vis struct $table {
-            $($vis $field: $crate::driver::symbols::Symbol<
-                unsafe extern "C" fn($($arg),*) -> $crate::driver::symbols::symbols!(@result $($result)?)
-            >,)*
+            $($vis $field: $crate::driver::symbols::symbols!(@symbol ($($arg),*) $($result)?),)*
         }
 
-        /// What a vendor calls them.
-        #[derive(Clone, Copy, Debug)]
-        $vis struct $names {
-            $($vis $field: &'static str,)*
-        }
+        $crate::driver::symbols::symbols!(@names $vis $names { $($field($($arg),*) $(-> $result)?;)* });
 
         impl $table {
             /// Finds every one of them.
@@ -73,37 +135,14 @@ macro_rules! symbols {
                 names: &$names,
                 lookup: $crate::driver::symbols::Lookup<'_>,
             ) -> $crate::driver::Result<$table> {
-                use $crate::driver::symbols::{Handle, Symbol, missing};
+                use $crate::driver::symbols::{find, missing};
                 Ok($table {
                     $($field: {
-                        let found = lookup(names.$field).filter(|&found| found != Handle::NULL);
-                        let address = found.ok_or_else(|| missing(names.$field))?;
-                        // SAFETY: a function's address is as large as any other, and the caller vouches for its type.
-                        let call = unsafe {
-                            std::mem::transmute::<
-                                Handle,
-                                unsafe extern "C" fn($($arg),*)
-                                    -> $crate::driver::symbols::symbols!(@result $($result)?),
-                            >(address)
-                        };
-                        Symbol { name: names.$field, call }
+                        // SAFETY: the caller vouches for it.
+                        let found = unsafe { find(names.$field, lookup) };
+                        found.ok_or_else(|| missing(names.$field))?
                     },)*
                 })
-            }
-        }
-
-        #[cfg(test)]
-        impl $names {
-            /// Each name with the widths in bytes of what the call gives and takes.
-            #[allow(dead_code, reason = "not every vendor's headers can be had")]
-            $vis fn widths(&self) -> Vec<(&'static str, Vec<usize>)> {
-                vec![$((
-                    self.$field,
-                    vec![
-                        size_of::<$crate::driver::symbols::symbols!(@result $($result)?)>(),
-                        $(size_of::<$arg>(),)*
-                    ],
-                ),)*]
             }
         }
     };

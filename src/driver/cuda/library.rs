@@ -5,7 +5,7 @@ use super::super::{
     DriverError, DriverErrorKind, Result,
     cuda_like::{
         library::{self, AllNames, CallNames, Dialect, text},
-        symbols::{CaptureNames, DrainNames, HostNames, Names, PoolNames, PoolSymbols, ShareNames},
+        symbols::{ExtraNames, Names, PoolNames, PoolSymbols},
     },
     symbols::{Handle, Lookup, missing, symbols},
 };
@@ -76,6 +76,13 @@ const NAMES: Names = Names {
     memory_info: "cuMemGetInfo_v2",
 };
 
+const EXTRAS: ExtraNames = ExtraNames {
+    launch_host: "cuLaunchHostFunc",
+    memory_handle: "cuIpcGetMemHandle",
+    synchronize: "cuCtxSynchronize",
+    exchange_mode: "cuThreadExchangeStreamCaptureMode",
+};
+
 const POOLS: PoolNames = PoolNames {
     create: "cuMemPoolCreate",
     destroy: "cuMemPoolDestroy",
@@ -108,14 +115,7 @@ impl Dialect for Cuda {
     const DEVICE: &'static str = "an NVIDIA GPU";
     const ADVICE: &'static str = "; does CUDA_VISIBLE_DEVICES leave any?";
     const CAPABILITY: [c_int; 2] = [COMPUTE_CAPABILITY, COMPUTE_CAPABILITY + 1];
-    const NAMES: AllNames = AllNames {
-        calls: CALLS,
-        symbols: NAMES,
-        host: HostNames { launch_host: "cuLaunchHostFunc" },
-        share: ShareNames { memory_handle: "cuIpcGetMemHandle" },
-        capture: CaptureNames { exchange_mode: "cuThreadExchangeStreamCaptureMode" },
-        drain: DrainNames { synchronize: "cuCtxSynchronize" },
-    };
+    const NAMES: AllNames = AllNames { calls: CALLS, symbols: NAMES, extras: EXTRAS };
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
@@ -311,10 +311,10 @@ mod tests {
     #[test]
     fn each_symbol_that_is_missing_is_named_or_done_without() {
         let without_it = |gone: &str, library: &Library| match gone {
-            "cuLaunchHostFunc" => library.host_calls.is_none(),
-            "cuIpcGetMemHandle" => library.share_calls.is_none(),
-            "cuThreadExchangeStreamCaptureMode" => library.capture_calls.is_none(),
-            "cuCtxSynchronize" => library.drain_calls.is_none(),
+            "cuLaunchHostFunc" => library.extras.launch_host.is_none(),
+            "cuIpcGetMemHandle" => library.extras.memory_handle.is_none(),
+            "cuThreadExchangeStreamCaptureMode" => library.extras.exchange_mode.is_none(),
+            "cuCtxSynchronize" => library.extras.synchronize.is_none(),
             "cuMemcpyPeerAsync" => library.dialect.peer_calls.is_none(),
             _ => library.dialect.pools.is_none() && gone.starts_with("cuMem"),
         };

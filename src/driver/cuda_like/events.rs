@@ -37,8 +37,7 @@ impl<V: Vendor> CudaLike<V> {
 
     /// Waits for the device, if the library has a call for that. The context is current.
     pub(super) fn synchronize(&self) -> Result<()> {
-        let Some(calls) = self.context.vendor.library().drain_calls else { return Ok(()) };
-        let synchronize = calls.synchronize;
+        let Some(synchronize) = self.context.vendor.library().extras.synchronize else { return Ok(()) };
         // SAFETY: the context is current.
         match unsafe { (synchronize.call)() } {
             0 => Ok(()),

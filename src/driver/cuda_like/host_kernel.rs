@@ -17,7 +17,7 @@ struct Called<V: Vendor> {
 /// Queues a kernel.
 pub(super) fn launch<V: Vendor>(device: &CudaLike<V>, queue: QueueId, kernel: HostKernel) -> Result<()> {
     const NAME: &str = "launch_host";
-    let Some(calls) = device.context.vendor.library().host_calls else {
+    let Some(launch) = device.context.vendor.library().extras.launch_host else {
         let message = "the library has no call that runs something of the host's in a stream";
         return Err(DriverError::new(DriverErrorKind::Unsupported, NAME, 0, message));
     };
@@ -31,7 +31,6 @@ pub(super) fn launch<V: Vendor>(device: &CudaLike<V>, queue: QueueId, kernel: Ho
     let _turn = place.turn();
     let call = |staged: &Arc<Staged>| {
         let called = Arc::new(Called { staged: staged.clone(), context: device.context.clone() });
-        let launch = calls.launch_host;
         let data = Arc::as_ptr(&called).cast_mut().cast();
         // SAFETY: the context is current. `data` is what `run` of this vendor takes, and is kept below until a fence behind
         // the call has passed, or the stream has been waited for.

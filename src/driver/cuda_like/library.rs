@@ -6,10 +6,7 @@ use super::{
         DriverError, DriverErrorKind, Result,
         symbols::{Lookup, symbols},
     },
-    symbols::{
-        CaptureCalls, CaptureNames, DrainCalls, DrainNames, HostCalls, HostNames, Names, RELAXED, ShareCalls,
-        ShareNames, Symbols,
-    },
+    symbols::{ExtraNames, Extras, Names, RELAXED, Symbols},
 };
 use std::{
     ffi::{CStr, c_char, c_int, c_uint},
@@ -33,10 +30,7 @@ symbols! {
 pub struct AllNames {
     pub calls: CallNames,
     pub symbols: Names,
-    pub host: HostNames,
-    pub share: ShareNames,
-    pub capture: CaptureNames,
-    pub drain: DrainNames,
+    pub extras: ExtraNames,
 }
 
 /// What of a library differs between the vendors: its own calls, and how it speaks.
@@ -68,14 +62,7 @@ pub trait Dialect: fmt::Debug + Send + Sync + 'static {
 pub struct Library<D> {
     pub calls: Calls,
     pub symbols: Symbols,
-    /// What has the host run something in a stream's order, if the library has it.
-    pub host_calls: Option<HostCalls>,
-    /// What makes handles for other processes, if the library has it.
-    pub share_calls: Option<ShareCalls>,
-    /// What keeps a captured graph and these calls from each other, if the library has it.
-    pub capture_calls: Option<CaptureCalls>,
-    /// What waits for the device, if the library has it.
-    pub drain_calls: Option<DrainCalls>,
+    pub extras: Extras,
     pub dialect: D,
 }
 
@@ -95,14 +82,8 @@ impl<D: Dialect> Library<D> {
         // SAFETY: as above.
         let symbols = unsafe { Symbols::resolve(&D::NAMES.symbols, lookup) }?;
         // SAFETY: as above.
-        let host_calls = unsafe { HostCalls::resolve(&D::NAMES.host, lookup) }.ok();
-        // SAFETY: as above.
-        let share_calls = unsafe { ShareCalls::resolve(&D::NAMES.share, lookup) }.ok();
-        // SAFETY: as above.
-        let capture_calls = unsafe { CaptureCalls::resolve(&D::NAMES.capture, lookup) }.ok();
-        // SAFETY: as above.
-        let drain_calls = unsafe { DrainCalls::resolve(&D::NAMES.drain, lookup) }.ok();
-        Ok(Library { calls, symbols, host_calls, share_calls, capture_calls, drain_calls, dialect })
+        let extras = unsafe { Extras::find(&D::NAMES.extras, lookup) };
+        Ok(Library { calls, symbols, extras, dialect })
     }
 
     /// Initialises it. Called before every other call.
@@ -182,7 +163,7 @@ impl<D: Dialect> Library<D> {
 
     /// Sets which calls of this thread a capture forbids; what it was before.
     pub fn exchange_mode(&self, mut mode: c_int) -> Option<c_int> {
-        let exchange = self.capture_calls?.exchange_mode;
+        let exchange = self.extras.exchange_mode?;
         // SAFETY: `mode` is where the number is, and where that of before goes.
         let code = unsafe { (exchange.call)(&mut mode) };
         (code == 0).then_some(mode)

@@ -40,29 +40,12 @@ symbols! {
 }
 
 symbols! {
-    /// What a kernel of the host's needs.
-    pub HostCalls, HostNames {
+    /// What a device does without where the library has it not: calls of the host's in a stream's order, handles for other
+    /// processes, a wait for the device, and what says which calls of a thread a graph that is being captured forbids.
+    optional pub Extras, ExtraNames {
         launch_host(Handle, unsafe extern "C" fn(*mut c_void), *mut c_void);
-    }
-}
-
-symbols! {
-    /// What another process opens memory by.
-    pub ShareCalls, ShareNames {
         memory_handle(*mut [u8; 64], u64);
-    }
-}
-
-symbols! {
-    /// What waits for all that is queued on the device.
-    pub DrainCalls, DrainNames {
         synchronize();
-    }
-}
-
-symbols! {
-    /// What says which calls of a thread a graph that is being captured forbids.
-    pub CaptureCalls, CaptureNames {
         exchange_mode(*mut c_int);
     }
 }

@@ -5,7 +5,7 @@ use super::super::{
     DriverErrorKind, Result,
     cuda_like::{
         library::{self, AllNames, CallNames, Dialect, text},
-        symbols::{CaptureNames, DrainNames, HostNames, Names, ShareNames},
+        symbols::{ExtraNames, Names},
     },
     loader::Loaded,
     symbols::{Handle, Lookup, symbols},
@@ -80,6 +80,13 @@ const NAMES: Names = Names {
     memory_info: "hipMemGetInfo",
 };
 
+const EXTRAS: ExtraNames = ExtraNames {
+    launch_host: "hipLaunchHostFunc",
+    memory_handle: "hipIpcGetMemHandle",
+    synchronize: "hipDeviceSynchronize",
+    exchange_mode: "hipThreadExchangeStreamCaptureMode",
+};
+
 /// 5.2 declares it, and does not have it.
 /// `hipDeviceAttributeComputeCapabilityMajor`, and `Minor`, as HIP has numbered them from 5 on.
 const COMPUTE_CAPABILITY: [c_int; 2] = [23, 61];
@@ -101,14 +108,7 @@ impl Dialect for Hip {
     const ADVICE: &'static str = "; is there an AMD GPU, may this user open /dev/kfd (groups `render` and `video`), and does \
                                   HIP_VISIBLE_DEVICES leave any?";
     const CAPABILITY: [c_int; 2] = COMPUTE_CAPABILITY;
-    const NAMES: AllNames = AllNames {
-        calls: CALLS,
-        symbols: NAMES,
-        host: HostNames { launch_host: "hipLaunchHostFunc" },
-        share: ShareNames { memory_handle: "hipIpcGetMemHandle" },
-        capture: CaptureNames { exchange_mode: "hipThreadExchangeStreamCaptureMode" },
-        drain: DrainNames { synchronize: "hipDeviceSynchronize" },
-    };
+    const NAMES: AllNames = AllNames { calls: CALLS, symbols: NAMES, extras: EXTRAS };
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
@@ -221,9 +221,8 @@ mod tests {
         headers.number("hipDeviceAttributeComputeCapabilityMajor", COMPUTE_CAPABILITY[0]);
         headers.number("hipDeviceAttributeComputeCapabilityMinor", COMPUTE_CAPABILITY[1]);
         headers.number("hipStreamCaptureModeRelaxed", RELAXED);
-        let own = [OWN.widths(), PEER_CALLS.widths(), CALLS.widths(), NAMES.widths()];
-        let AllNames { host, share, capture, drain, .. } = Hip::NAMES;
-        for calls in own.iter().chain(&[host.widths(), share.widths(), capture.widths(), drain.widths()]) {
+        let all = [OWN.widths(), PEER_CALLS.widths(), CALLS.widths(), NAMES.widths(), EXTRAS.widths()];
+        for calls in &all {
             headers.calls(calls);
         }
         headers.check();
@@ -232,10 +231,10 @@ mod tests {
     #[test]
     fn each_symbol_that_is_missing_is_named_or_done_without() {
         let may = |gone: &str, library: &Library| match gone {
-            "hipLaunchHostFunc" => library.host_calls.is_none(),
-            "hipIpcGetMemHandle" => library.share_calls.is_none(),
-            "hipThreadExchangeStreamCaptureMode" => library.capture_calls.is_none(),
-            "hipDeviceSynchronize" => library.drain_calls.is_none(),
+            "hipLaunchHostFunc" => library.extras.launch_host.is_none(),
+            "hipIpcGetMemHandle" => library.extras.memory_handle.is_none(),
+            "hipThreadExchangeStreamCaptureMode" => library.extras.exchange_mode.is_none(),
+            "hipDeviceSynchronize" => library.extras.synchronize.is_none(),
             "hipMemcpyPeerAsync" => library.dialect.peer_calls.is_none(),
             _ => false,
         };

@@ -3,7 +3,7 @@
 use super::super::{
     super::DriverErrorKind,
     library::{AllNames, CallNames, Dialect},
-    symbols::{CaptureNames, DrainNames, HostNames, Names, PoolNames, ShareNames},
+    symbols::{ExtraNames, Names, PoolNames},
 };
 use std::ffi::c_int;
 
@@ -36,6 +36,13 @@ pub(super) const NAMES: Names = Names {
     memory_info: "memory_info",
 };
 
+const EXTRAS: ExtraNames = ExtraNames {
+    launch_host: "launch_host",
+    memory_handle: "memory_handle",
+    synchronize: "drain",
+    exchange_mode: "exchange_mode",
+};
+
 pub(super) const POOLS: PoolNames = PoolNames {
     create: "pool_create",
     destroy: "pool_destroy",
@@ -55,14 +62,7 @@ impl Dialect for Numbers {
     const DEVICE: &'static str = "a fake device";
     const ADVICE: &'static str = "";
     const CAPABILITY: [c_int; 2] = [0, 1];
-    const NAMES: AllNames = AllNames {
-        calls: CALLS,
-        symbols: NAMES,
-        host: HostNames { launch_host: "launch_host" },
-        share: ShareNames { memory_handle: "memory_handle" },
-        capture: CaptureNames { exchange_mode: "exchange_mode" },
-        drain: DrainNames { synchronize: "drain" },
-    };
+    const NAMES: AllNames = AllNames { calls: CALLS, symbols: NAMES, extras: EXTRAS };
 
     fn kind(code: c_int) -> DriverErrorKind {
         match code {
