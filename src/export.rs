@@ -222,8 +222,8 @@ impl Export {
     }
 
     /// Ends it; the last work on the buffer is queued on `queue`. Without this, what uses the buffer next waits for all that
-    /// is queued on the device, on whatever stream; on Level Zero, and where [`Caps::drains`](crate::driver::Caps::drains) says
-    /// so, on the device's own queues alone.
+    /// is queued on the device, on whatever stream; where [`Caps::drains`](crate::driver::Caps::drains) is false, as on Level
+    /// Zero, on the device's own queues alone.
     ///
     /// For work on a stream that is not the crate's, have one of the device's queues wait for it and name that: through
     /// cudarc, `device.add_queue()?.cuda_stream()?.wait(&event)`; or wait for the work, and drop this. It is to be named while

@@ -351,7 +351,7 @@ impl Engine {
     /// Whether one of these buffers is being copied to from another device, or kept until what others queued is done: that
     /// may take any time.
     pub fn awaits_others<'c>(&self, mut cells: impl Iterator<Item = &'c Arc<Cell>>) -> bool {
-        if self.flags.has(Flags::LOST) || !(self.has_crossings() || self.has_drains()) {
+        if self.flags.has(Flags::LOST) || !(self.has_crossings() || self.flags.has(Flags::DRAIN)) {
             return false;
         }
         let mut slots = lock(&self.state).draining.clone();

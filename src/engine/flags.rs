@@ -19,6 +19,8 @@ impl Flags {
     pub const SETTLE: u32 = 16;
     /// There has been fixed memory, which is not freed in a queue's order.
     pub const FIXED: u32 = 32;
+    /// Buffers are kept until the device has been drained.
+    pub const DRAIN: u32 = 64;
 
     /// All of them at once.
     #[inline]

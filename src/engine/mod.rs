@@ -143,8 +143,6 @@ pub struct Engine {
     /// Copies from other devices under way, and how many there are with those that begin or end.
     crossings: Mutex<Vec<Crossing>>,
     crossing: AtomicU64,
-    /// How many times buffers are kept until the device has been drained.
-    drains: AtomicU64,
 }
 
 impl Engine {
@@ -186,7 +184,6 @@ impl Engine {
             look_again: AtomicBool::new(false),
             crossings: Mutex::new(Vec::new()),
             crossing: AtomicU64::new(0),
-            drains: AtomicU64::new(0),
         })
     }
 

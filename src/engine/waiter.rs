@@ -7,7 +7,7 @@ use super::{
     jobs::Job,
     queue::OWN,
     state::State,
-    sync::{Condvar, Mutex, Ordering, lock},
+    sync::{Condvar, Mutex, lock},
 };
 use crate::{driver::DriverErrorKind, residency::Slot};
 use std::sync::{Arc, PoisonError};
@@ -114,7 +114,7 @@ impl Engine {
             state.core.begin_op(slot);
             state.enter_lane(slot);
             state.draining.push(slot);
-            self.drains.fetch_add(1, Ordering::SeqCst);
+            self.flags.set(Flags::DRAIN);
             if !std::mem::replace(&mut state.drain_asked, true) {
                 self.push(DRAIN, Job::Drain);
             }
@@ -152,13 +152,8 @@ impl Engine {
     fn end_drain(&self, state: &mut State, slot: Slot) {
         let Some(at) = state.draining.iter().position(|&other| other == slot) else { return };
         state.draining.swap_remove(at);
-        self.drains.fetch_sub(1, Ordering::SeqCst);
+        self.flags.put(Flags::DRAIN, !state.draining.is_empty());
         state.leave_lane(slot);
         state.core.end_op(slot, true);
-    }
-
-    /// Whether buffers are kept until the device has been drained.
-    pub(super) fn has_drains(&self) -> bool {
-        self.drains.load(Ordering::SeqCst) > 0
     }
 }
